@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from dbanon.advice.nulls import NullChoice
 from dbanon.advice.profile import ColumnProfile, Count
@@ -20,6 +19,7 @@ from dbanon.advice.roles import (
 )
 from dbanon.advice.singling import SetUniqueness, UniqueColumnSets
 from dbanon.data.notebook import NotebookPlot
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.data.words import LabelledTextWithHtml, json_text
 from dbanon.errors import pluralize
 from dbanon.job.synthesis import DP_MARGINALS, DP_RANKS
@@ -27,7 +27,7 @@ from dbanon.methods.forecast import describe_seconds
 
 # A row of the advice: its section (such as "role"), its subject (such as a column), the finding as
 # text, and the finding as a dict of plain values.
-AdviceRow = tuple[str, str, str, dict[str, Any]]
+AdviceRow = tuple[str, str, str, JsonObject]
 
 # Number of sets of columns to display.
 _N_SETS_SHOWN = 10
@@ -110,7 +110,7 @@ class Sweep(NotebookPlot, LabelledTextWithHtml):
         texts += [f"{method.curve} was left out: {method.message}" for method in self.left_out]
         return texts
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """As plain values."""
         return {
             "measure": self.measure,
@@ -155,7 +155,7 @@ class ColumnAdvice:
         """
         return Count(self.column.n_distinct, self.rows, self.small)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """As plain values."""
         return {
             "name": self.column.name,
@@ -206,7 +206,7 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
     singling: UniqueColumnSets
     sweep: Sweep
     recommendation: Recommendation | None
-    start: Mapping[str, Any]
+    start: JsonMapping
     seconds: Mapping[str, float]
     entity: str | None = None
     chain: str | None = None
@@ -215,13 +215,13 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
     parted_loss: float | None = None
 
     @property
-    def rules(self) -> dict[str, Any]:
+    def rules(self) -> JsonObject:
         """The proposed roles as rules, for ``dbanon.declare``.
 
         If two roles are proposed for a column, the first is used. An undecided column gets no rule,
         so a release that uses the rules is refused until the user adds one.
         """
-        rule_by_name: dict[str, Any] = {}
+        rule_by_name: JsonObject = {}
         for column_advice in self.columns:
             name, role = column_advice.column.name, column_advice.role.role
             if name == self.entity:
@@ -235,7 +235,7 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
                 rule_by_name[name] = role
         return rule_by_name
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """The advice as plain values, for JSON."""
         return {
             "source": self.source,

@@ -8,14 +8,14 @@ dropped once all have left. Results are averages over many classes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.types import JsonMapping
 from dbanon.job.chain import FREEZE, HOLD, SHOW, WITHDRAW, ChainRules
 
 # Number of future releases to forecast.
@@ -46,7 +46,7 @@ class Rates:
     change: float
 
     @classmethod
-    def of(cls, releases: Sequence[Mapping[str, Any]]) -> Rates | None:
+    def of(cls, releases: Sequence[JsonMapping]) -> Rates | None:
         """The average rates of a chain after its first release; None before the second.
 
         Parameters
@@ -98,7 +98,7 @@ class ChainForecast:
 def forecast(
     rules: ChainRules,
     k: int,
-    releases: Sequence[Mapping[str, Any]],
+    releases: Sequence[JsonMapping],
     horizon: int = _DEFAULT_HORIZON,
     *,
     has_models: bool = False,

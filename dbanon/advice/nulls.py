@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.types import JsonObject
 from dbanon.data.words import also_under_former_key
 
 
@@ -36,7 +36,7 @@ class NullChoice:
             + (f" ({', '.join(others)})" if others else "")
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """The choice as plain values."""
         loss_shares = {name: float(f"{share:.4g}") for name, share in self.loss_shares.items()}
         return {

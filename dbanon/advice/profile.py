@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute
+from dbanon.data.types import JsonObject
 
 # Counts of 1 or more that are below this number, or below k if k is larger, are disclosed only as a
 # range.
@@ -96,6 +95,6 @@ class Count:
         """Format the share in percent; if it may not be disclosed, format the range of rows."""
         return f"{self!s} rows" if self.share is None else f"{100 * self.share:.3g} %"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """The count as plain values."""
         return {"rows": str(self), "share": self.share}

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.advice.profile import Count
+from dbanon.data.types import JsonObject
 
 
 def knee_index(risks: Sequence[float], losses: Sequence[float]) -> int:
@@ -115,7 +115,7 @@ class Point:
         """Describe the point."""
         return f"{self.curve}, k = {self.k}: loss {self.loss:.4g}, linkage risk {self.risk:.4g}"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """As plain values."""
         plain = dict(vars(self))
         return plain | {"suppressed": self.suppressed.to_dict()}
@@ -140,7 +140,7 @@ class Recommendation:
     bends: dict[str, int]
     note: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """As plain values."""
         return {
             "point": self.point.to_dict(),

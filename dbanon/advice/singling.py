@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.advice.profile import Count
 from dbanon.data.microdata import Microdata
+from dbanon.data.types import JsonObject
 from dbanon.data.words import also_under_former_key
 
 # Largest number of columns per set.
@@ -55,7 +55,7 @@ class SetUniqueness:
     distinction: float
     separation: float
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """As plain values."""
         return {
             "columns": list(self.columns),
@@ -103,7 +103,7 @@ class UniqueColumnSets:
             drops[name] = None if None in shares else drop.share
         return drops
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """As plain values."""
         return {
             "small": self.small,

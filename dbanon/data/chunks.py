@@ -6,11 +6,12 @@ A *store*, which is the backend for a kind of database, reads the rows of a rela
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata, is_wide
 from dbanon.data.pieces import Disk, DiskArray, reorder_on_disk, split_records
@@ -266,12 +267,12 @@ class _GrowingArray:
     dtype : dtype of the values.
     """
 
-    def __init__(self, width: int, dtype: Any) -> None:
+    def __init__(self, width: int, dtype: DTypeLike) -> None:
         self._width, self._dtype = width, np.dtype(dtype)
-        self._single_batch: NDArray[Any] | None = None
+        self._single_batch: AnyArray | None = None
         self._bytes = bytearray()
 
-    def add(self, batch: NDArray[Any]) -> None:
+    def add(self, batch: AnyArray) -> None:
         """Append rows, (c, width)."""
         if not self._width or not len(batch):
             return
@@ -284,13 +285,19 @@ class _GrowingArray:
                 self._bytes += rows.data.cast("B")
         self._single_batch = None
 
-    def to_array(self, n: int) -> NDArray[Any]:
+    def to_array(self, n: int) -> AnyArray:
         """The array of all n rows, (n, width)."""
         if self._single_batch is not None:
             return self._single_batch
         if not self._bytes:
             return np.empty((n, self._width), self._dtype)
         return np.frombuffer(self._bytes, self._dtype).reshape(n, self._width)
+
+
+# The keys, numbers, codes and validity of all records.
+_RecordArrays: TypeAlias = tuple[
+    NDArray[np.int64], NDArray[np.float64], NDArray[np.int32], "NDArray[np.bool_] | None"
+]
 
 
 class _Widths(NamedTuple):
@@ -349,7 +356,7 @@ class _MemoryRecords:
             valid.add(_validity_or_all_true(chunk, self._n_attributes))
         self._n += n
 
-    def arrays_by_record(self) -> tuple[Any, Any, Any, Any]:
+    def arrays_by_record(self) -> _RecordArrays:
         """Return all records in the order of their keys: keys, numbers, codes and validity.
 
         They are arrays (n, …) like those of ``Chunk``; validity is None if no value is NULL.
@@ -388,7 +395,7 @@ class _DiskRecords:
     def add(self, chunk: Chunk) -> None:
         """Append a chunk."""
         self._keys.append(chunk.keys)
-        arrays: tuple[NDArray[Any], ...] = (
+        arrays: tuple[AnyArray, ...] = (
             chunk.numbers,
             _codes_or_empty(chunk),
             _validity_or_all_true(chunk, self._n_attributes),
@@ -398,7 +405,7 @@ class _DiskRecords:
         self._has_nulls |= chunk.valid is not None
         self.wide |= chunk.wide
 
-    def arrays_by_record(self) -> tuple[Any, Any, Any, Any]:
+    def arrays_by_record(self) -> _RecordArrays:
         """Return all records in the order of their keys; see ``_MemoryRecords``."""
         keys = np.concatenate(self._keys)
         self._keys.clear()

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def is_numeric_text(arrow_type: Any) -> bool:
+def is_numeric_text(arrow_type: object) -> bool:
     """Whether an Arrow type is that of PostgreSQL's ``numeric``, as ADBC returns it.
 
     It is an extension type over strings, and its name is ``numeric``.
@@ -47,7 +47,7 @@ def to_unit(moments: NDArray[np.datetime64], unit: str) -> NDArray[np.datetime64
     return moments.astype(target_type)
 
 
-def to_moment(value: Any, unit: str) -> np.datetime64:
+def to_moment(value: object, unit: str) -> np.datetime64:
     """Convert a text, a date or a time to datetime64 of a unit; NaT if it is empty or out of range.
 
     Raises

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.types import JsonObject
 from dbanon.errors import ExtensionInvalid
 
 # The folders of dbanon/extensions.
@@ -220,10 +221,10 @@ def find_table_format(location: str, *, writable_only: bool = False) -> TableFor
     return None
 
 
-def load_evaluation(option: str) -> Callable[..., dict[str, Any]]:
+def load_evaluation(option: str) -> Callable[..., JsonObject]:
     """Import the function that evaluates a release if this option of ``Policy`` requests it."""
     evaluations = ChainMap(*(dict(extension.evaluations) for extension in built_in_extensions()))
-    function: Callable[..., dict[str, Any]] = load(evaluations[option])
+    function: Callable[..., JsonObject] = load(evaluations[option])
     return function
 
 

@@ -13,12 +13,22 @@ import dataclasses
 import reprlib
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
-Fields = tuple["dataclasses.Field[Any]", ...]
+if TYPE_CHECKING:
+    from inspect import Signature
+
+MethodT = TypeVar("MethodT", bound=Callable[..., object])
+Fields = tuple["dataclasses.Field[object]", ...]
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
+
+    class DataclassInstance(Protocol):
+        """An instance of a dataclass; for type checkers alone."""
+
+        __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
 else:
 
     def dataclass(
@@ -29,7 +39,7 @@ else:
         eq: bool = True,
         repr: bool = True,  # noqa: A002 (the name in the standard library)
         kw_only: bool = False,
-    ) -> Any:
+    ) -> type | partial[type]:
         """Decorate a class as ``dataclasses.dataclass(frozen=True)``, with the same options.
 
         Raises
@@ -70,7 +80,7 @@ else:
         return decorated
 
 
-def _set_method_names(cls: type, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _set_method_names(cls: type, name: str, method: MethodT) -> MethodT:
     """Set ``__name__``, ``__qualname__`` and ``__module__`` as if the class defined the method."""
     method.__name__, method.__qualname__ = name, f"{cls.__qualname__}.{name}"
     method.__module__ = cls.__module__
@@ -83,7 +93,7 @@ def _make_init(fields: Fields) -> Callable[..., None]:
     missing = dataclasses.MISSING
     defaults = [(field.name, field.default, field.default_factory) for field in fields]
 
-    def init(self: Any, /, *values: Any, **keyword_values: Any) -> None:
+    def init(self: object, /, *values: object, **keyword_values: object) -> None:
         if values:
             if len(values) > len(positional):
                 raise _argument_error(
@@ -127,12 +137,12 @@ def _make_refusing_methods(cls: Any, fields: Fields) -> dict[str, Callable[..., 
     """
     names = frozenset(field.name for field in fields)
 
-    def refuse_setting(self: Any, name: str, value: Any) -> None:
+    def refuse_setting(self: object, name: str, value: object) -> None:
         if type(self) is cls or name in names:
             raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
         super(cls, self).__setattr__(name, value)
 
-    def refuse_deleting(self: Any, name: str) -> None:
+    def refuse_deleting(self: object, name: str) -> None:
         if type(self) is cls or name in names:
             raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
         super(cls, self).__delattr__(name)
@@ -140,19 +150,19 @@ def _make_refusing_methods(cls: Any, fields: Fields) -> dict[str, Callable[..., 
     return {"__setattr__": refuse_setting, "__delattr__": refuse_deleting}
 
 
-def _make_repr(fields: Fields) -> Callable[[Any], str]:
+def _make_repr(fields: Fields) -> Callable[[object], str]:
     names = tuple(field.name for field in fields if field.repr)
 
     @reprlib.recursive_repr("...")
-    def describe(self: Any) -> str:
+    def describe(self: object) -> str:
         pairs = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
         return f"{type(self).__qualname__}({pairs})"
 
     return describe
 
 
-def _make_eq(names: tuple[str, ...]) -> Callable[[Any, object], Any]:
-    def equals(self: Any, other: object) -> Any:
+def _make_eq(names: tuple[str, ...]) -> Callable[[object, object], object]:
+    def equals(self: object, other: object) -> object:
         if type(other) is not type(self):
             return NotImplemented
         return _values(self, names) == _values(other, names)
@@ -160,14 +170,14 @@ def _make_eq(names: tuple[str, ...]) -> Callable[[Any, object], Any]:
     return equals
 
 
-def _make_hash(names: tuple[str, ...]) -> Callable[[Any], int]:
-    def compute_hash(self: Any) -> int:
+def _make_hash(names: tuple[str, ...]) -> Callable[[object], int]:
+    def compute_hash(self: object) -> int:
         return hash(_values(self, names))
 
     return compute_hash
 
 
-def _values(instance: object, names: tuple[str, ...]) -> tuple[Any, ...]:
+def _values(instance: object, names: tuple[str, ...]) -> tuple[object, ...]:
     """The values of an instance's fields with these names, to compare or hash."""
     return tuple([getattr(instance, name) for name in names])
 
@@ -181,7 +191,7 @@ class _Signature:
     def __init__(self, init: Callable[..., None]) -> None:
         self._init = init
 
-    def __get__(self, instance: object, owner: Any) -> Any:
+    def __get__(self, instance: object, owner: type[DataclassInstance]) -> Signature:
         from inspect import Parameter, Signature
 
         if owner.__init__ is not self._init:

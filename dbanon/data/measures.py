@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from itertools import islice
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -167,7 +166,7 @@ class ColumnStatistics:
         for name in ("scales", "categories", "sensitive", "whitenings", "ranks"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle plain dictionaries, since mapping proxies cannot be pickled."""
         mappings = (self.scales, self.categories, self.sensitive, self.whitenings, self.ranks)
         return ColumnStatistics, tuple(dict(mapping) for mapping in mappings)

@@ -18,20 +18,35 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, cached_property
 from numbers import Real
 from types import MappingProxyType, NoneType
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter, nearest_names
 
-OptionsT = TypeVar("OptionsT")
+if TYPE_CHECKING:
+    from inspect import Signature
+
+    from dbanon.data.frozen import DataclassInstance
+
+OptionsT = TypeVar("OptionsT", bound="DataclassInstance")
 
 # The default of an option that must be set.
 REQUIRED = MISSING
 
-_SINGULAR_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-_PLURAL_NAMES = {int: "whole numbers", float: "numbers", bool: "true or false values", str: "texts"}
+_SINGULAR_NAMES: dict[object, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+}
+_PLURAL_NAMES: dict[object, str] = {
+    int: "whole numbers",
+    float: "numbers",
+    bool: "true or false values",
+    str: "texts",
+}
 
 
 @dataclass(frozen=True)
@@ -94,8 +109,8 @@ class Parameter:
     """
 
     name: str
-    type: Any
-    default: Any
+    type: object
+    default: object
     option: Option
 
     @cached_property
@@ -104,12 +119,12 @@ class Parameter:
         return NoneType in get_args(self.type)
 
     @property
-    def kind(self) -> Any:
+    def kind(self) -> object:
         """The type without None; ``tuple`` for a list, ``Mapping`` for a mapping."""
         return get_origin(self._type_without_none) or self._type_without_none
 
     @property
-    def item_type(self) -> Any:
+    def item_type(self) -> object:
         """The type of the items of a list or mapping; None for other types."""
         return _item_type(self._type_without_none) if self.kind in (tuple, Mapping) else None
 
@@ -140,7 +155,7 @@ class Parameter:
         """
         return re.sub(r"`(\w+)`", lambda match: write_name(match[1]), self.option.help)
 
-    def check(self, value: Any, display_name: str = "") -> Any:
+    def check(self, value: object, display_name: str = "") -> Any:
         """Check and normalize a value.
 
         Lists become tuples, mappings become read-only, and numpy scalars become Python numbers. If
@@ -165,7 +180,7 @@ class Parameter:
         except _NotAllowedError:
             raise self.refusal_error(display_name, value) from None
 
-    def refusal_error(self, display_name: str = "", value: Any = None) -> InvalidParameter:
+    def refusal_error(self, display_name: str = "", value: object = None) -> InvalidParameter:
         """Build the error for a wrong value, without quoting the value."""
         hint = self.option.hint or self.option.help
         if self.kind is tuple and isinstance(value, (str, bytes)):
@@ -173,26 +188,23 @@ class Parameter:
         return InvalidParameter(f"{display_name or self.name} must be {self.expected}.", hint=hint)
 
     @cached_property
-    def _type_without_none(self) -> Any:
+    def _type_without_none(self) -> object:
         """The type, without None if it allows None."""
         types = [member for member in get_args(self.type) if member is not NoneType]
         return types[0] if self.nullable and len(types) == 1 else self.type
 
 
-def parameters(options_class: type[Any]) -> tuple[Parameter, ...]:
+def parameters(options_class: type[DataclassInstance]) -> tuple[Parameter, ...]:
     """Return the options of a dataclass in the order of its fields, without its other fields."""
-    # Type checkers do not accept a class as an argument of a cached function.
-    cache_key: Any = options_class
-    return _parameters(cache_key)
+    return _parameters(options_class)
 
 
-def all_parameters(options_class: type[Any]) -> tuple[Parameter, ...]:
+def all_parameters(options_class: type[DataclassInstance]) -> tuple[Parameter, ...]:
     """Return the options of a dataclass, including those of fields that are dataclasses themselves.
 
     The options of a nested dataclass are listed in place of its field.
     """
-    cache_key: Any = options_class
-    return _all_parameters(cache_key)
+    return _all_parameters(options_class)
 
 
 def docstring_paragraphs(options: Iterable[Parameter]) -> str:
@@ -217,7 +229,7 @@ class _DocWithOptions:
     def __init__(self, doc: str) -> None:
         self._doc = doc
 
-    def __get__(self, instance: object, owner: type[Any]) -> str:
+    def __get__(self, instance: object, owner: type[DataclassInstance]) -> str:
         from inspect import cleandoc
 
         options = docstring_paragraphs(parameters(owner))
@@ -230,8 +242,9 @@ class _SignatureOfTypes:
     def __init__(self, signature: Any) -> None:
         self._signature = signature
 
-    def __get__(self, instance: object, owner: type[Any]) -> Any:
-        signature, hints = self._signature.__get__(instance, owner), get_type_hints(owner)
+    def __get__(self, instance: object, owner: type[object]) -> Signature:
+        signature: Signature = self._signature.__get__(instance, owner)
+        hints = get_type_hints(owner)
         typed_parameters = [
             parameter.replace(annotation=hints[name])
             for name, parameter in signature.parameters.items()
@@ -248,7 +261,7 @@ def document_options(options_class: type[OptionsT]) -> type[OptionsT]:
     return options_class
 
 
-def build_options(options_class: type[OptionsT], arguments: Mapping[str, Any]) -> OptionsT:
+def build_options(options_class: type[OptionsT], arguments: Mapping[str, object]) -> OptionsT:
     """Build a dataclass from options by name, including the options of nested dataclasses.
 
     Raises
@@ -256,17 +269,20 @@ def build_options(options_class: type[OptionsT], arguments: Mapping[str, Any]) -
     TypeError : a name is not that of an option, or a required option is missing.
     InvalidParameter : a value has another type or is out of range.
     """
-    cache_key: Any = options_class
-    field_types = _field_types(cache_key)
+    field_types = _field_types(options_class)
     remaining = dict(arguments)
-    for field in fields(options_class):  # type: ignore[arg-type]
+    for field in fields(options_class):
         field_type = field_types[field.name]
-        if is_dataclass(field_type) and field.name not in remaining:
-            nested_names = [param.name for param in all_parameters(field_type)]  # type: ignore[arg-type]
+        if (
+            is_dataclass(field_type)
+            and isinstance(field_type, type)
+            and field.name not in remaining
+        ):
+            nested_names = [param.name for param in all_parameters(field_type)]
             nested_arguments = {
                 name: remaining.pop(name) for name in nested_names if name in remaining
             }
-            remaining[field.name] = build_options(field_type, nested_arguments)  # type: ignore[arg-type]
+            remaining[field.name] = build_options(field_type, nested_arguments)
     for name in remaining:
         if name not in field_types:
             suggestion = nearest_names(
@@ -277,20 +293,21 @@ def build_options(options_class: type[OptionsT], arguments: Mapping[str, Any]) -
 
 
 @cache
-def _all_parameters(options_class: Any) -> tuple[Parameter, ...]:
+def _all_parameters(options_class: type[DataclassInstance]) -> tuple[Parameter, ...]:
     """``all_parameters``, cached."""
     field_types = _field_types(options_class)
     params: list[Parameter] = []
     for field in fields(options_class):
-        if is_dataclass(field_types[field.name]):
-            params += all_parameters(field_types[field.name])
+        field_type = field_types[field.name]
+        if is_dataclass(field_type) and isinstance(field_type, type):
+            params += all_parameters(field_type)
         else:
             params += [param for param in parameters(options_class) if param.name == field.name]
     return tuple(params)
 
 
 @cache
-def _field_types(options_class: Any) -> Mapping[str, Any]:
+def _field_types(options_class: type[DataclassInstance]) -> Mapping[str, object]:
     """The types of all fields by name, without ``Annotated``."""
     return {
         name: get_args(hint)[0] if get_origin(hint) is Annotated else hint
@@ -299,13 +316,13 @@ def _field_types(options_class: Any) -> Mapping[str, Any]:
 
 
 @cache
-def _annotated_types(options_class: Any) -> Mapping[str, Any]:
+def _annotated_types(options_class: type[DataclassInstance]) -> Mapping[str, object]:
     """The types of all fields by name, with ``Annotated``."""
     return get_type_hints(options_class, include_extras=True)
 
 
 @cache
-def _parameters(options_class: Any) -> tuple[Parameter, ...]:
+def _parameters(options_class: type[DataclassInstance]) -> tuple[Parameter, ...]:
     """``parameters``, cached."""
     annotated_types = _annotated_types(options_class)
     params = []
@@ -320,13 +337,13 @@ def _parameters(options_class: Any) -> tuple[Parameter, ...]:
     return tuple(params)
 
 
-def find_parameter(options_class: type[Any], name: str) -> Parameter:
+def find_parameter(options_class: type[DataclassInstance], name: str) -> Parameter:
     """Return the option with this name, which must exist."""
     [match] = [param for param in parameters(options_class) if param.name == name]
     return match
 
 
-def check_options(instance: Any) -> None:
+def check_options(instance: DataclassInstance) -> None:
     """Check all options of a new frozen dataclass, and store their normalized values.
 
     Raises
@@ -341,7 +358,7 @@ class _NotAllowedError(Exception):
     """A value is not allowed."""
 
 
-def _normalize(kind: Any, value: Any, option: Option) -> Any:
+def _normalize(kind: object, value: object, option: Option) -> object:
     """Check a value of a type ``kind``, and normalize it as ``Parameter.check`` describes.
 
     Raises ``_NotAllowedError``.
@@ -371,7 +388,8 @@ def _normalize(kind: Any, value: Any, option: Option) -> Any:
     if kind is not Any and isinstance(kind, type) and not isinstance(value, kind):
         raise _NotAllowedError
     if kind is str and (
-        not is_text(value)
+        not isinstance(value, str)
+        or not is_text(value)
         or (option.choices and value not in option.choices)
         or (option.pattern and not re.fullmatch(option.pattern, value))
     ):
@@ -410,13 +428,13 @@ def _normalize_number(kind: type, value: Any, option: Option) -> Any:
     return value
 
 
-def _item_type(kind: Any) -> Any:
+def _item_type(kind: object) -> object:
     """The type of the items of a list or mapping."""
     type_arguments = get_args(kind)
     return type_arguments[1] if get_origin(kind) is Mapping else type_arguments[0]
 
 
-def _describe_type(kind: Any, option: Option) -> str:
+def _describe_type(kind: object, option: Option) -> str:
     """Describe the allowed values in words, such as ``a number above 0``."""
     origin = get_origin(kind)
     if origin is tuple:
@@ -432,7 +450,7 @@ def _describe_type(kind: Any, option: Option) -> str:
     return _SINGULAR_NAMES.get(kind, "a value") + _describe_limits(option)
 
 
-def _pluralize(kind: Any) -> str:
+def _pluralize(kind: object) -> str:
     """The plural name of a type, such as ``whole numbers``."""
     if get_origin(kind) is not None:
         return f"lists of {_pluralize(_item_type(kind))}"

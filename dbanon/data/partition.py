@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dbanon import kernels
+from dbanon.data.array_types import AnyArray
 from dbanon.data.frozen import dataclass
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.notebook import NotebookCard
@@ -55,7 +56,7 @@ class Synthesis:
         they depend on public values only.
     """
 
-    columns: Mapping[str, NDArray[Any]]
+    columns: Mapping[str, AnyArray]
     method: str
     guarantee: str
     epsilon: float | None = None
@@ -82,6 +83,8 @@ class Synthesis:
         return np.column_stack([np.asarray(values, np.float64) for values in self.columns.values()])
 
 
+# The indices of the records of a set, int64 (m,), and the result of the class itself for them.
+_SetResult: TypeAlias = tuple[NDArray[np.int64], Any]
 # The label of a suppressed record.
 SUPPRESSED = -1
 # The ``method_counts`` of a method that reports none.
@@ -190,7 +193,7 @@ class Partition(NotebookCard):
         return [(names, self)]
 
     @classmethod
-    def join_results(cls, results: Sequence[tuple[NDArray[np.int64], Any]], n: int) -> Partition:
+    def join_results(cls, results: Sequence[_SetResult], n: int) -> Partition:
         """Join the results for disjoint sets of records into one result for n records.
 
         Parameters
@@ -248,9 +251,7 @@ class AttributePartition(NotebookCard):
     sees_all_strata: ClassVar[bool] = False
 
     @classmethod
-    def join_results(
-        cls, results: Sequence[tuple[NDArray[np.int64], Any]], n: int
-    ) -> AttributePartition:
+    def join_results(cls, results: Sequence[_SetResult], n: int) -> AttributePartition:
         """Join the results for disjoint sets of records, separately for each attribute."""
         records = [records for records, _ in results]
         partitions_by_attribute = zip(*(result.partitions for _, result in results), strict=True)
@@ -321,7 +322,7 @@ class Levels(Partition):
         object.__setattr__(self, "number_levels", MappingProxyType(dict(number_levels)))
 
     @classmethod
-    def join_results(cls, results: Sequence[tuple[NDArray[np.int64], Any]], n: int) -> Levels:
+    def join_results(cls, results: Sequence[_SetResult], n: int) -> Levels:
         """Extend the only result, which is for some of n records in any order, to all n records.
 
         There is only one, because the method gets all strata in one call (``sees_all_strata``).

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterable
-from typing import Any, BinaryIO, Protocol, TypeVar
+from typing import BinaryIO, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.memory import worker_threads
 
 _Item = TypeVar("_Item")
@@ -52,14 +53,14 @@ def on_all_cores(work: Callable[[_Item], _Result], items: Iterable[_Item], /) ->
             raise
 
 
-def choose_column_map(table: NDArray[Any]) -> ParallelMap:
+def choose_column_map(table: NDArray[np.generic]) -> ParallelMap:
     """Choose the function that maps over the columns of a table, (n, p): parallel for large tables.
 
     If the table is on disk, columns are processed one at a time: together they do not fit into
     memory.
     """
     # The table may be a view of a memory map.
-    base: Any = table
+    base: object = table
     while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
         base = base.base
     return map if len(table) < PIECE_RECORDS or isinstance(base, np.memmap) else on_all_cores
@@ -97,12 +98,12 @@ class DiskArray:
     DbanonError : the file cannot be written, for example because the disk is full.
     """
 
-    def __init__(self, disk: Disk, width: int, dtype: Any) -> None:
+    def __init__(self, disk: Disk, width: int, dtype: DTypeLike) -> None:
         self._disk, self._width, self._dtype = disk, width, np.dtype(dtype)
         self._file = disk.create_file()
         self._n_rows = 0
 
-    def add(self, batch: NDArray[Any]) -> None:
+    def add(self, batch: AnyArray) -> None:
         """Append rows, (c, width)."""
         self._n_rows += len(batch)
         try:
@@ -111,7 +112,7 @@ class DiskArray:
         except OSError as error:
             raise self._disk.write_failure(error) from None
 
-    def to_array(self) -> NDArray[Any]:
+    def to_array(self) -> AnyArray:
         """The array, (n, width), read-only."""
         with self._file as file:
             try:
@@ -124,7 +125,7 @@ class DiskArray:
             return np.asarray(np.memmap(file, self._dtype, "r", shape=shape))
 
 
-def reorder_on_disk(disk: Disk, rows: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
+def reorder_on_disk(disk: Disk, rows: AnyArray, order: NDArray[np.int64]) -> AnyArray:
     """Write rows in another order to a new array on disk, and return it.
 
     Parameters

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from dbanon.data.notebook import NotebookCard
+from dbanon.data.types import JsonMapping, JsonObject
 
 # Characters that change the direction of text; escaped like control characters.
 _DIRECTION_MARKS = {0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
@@ -36,16 +37,28 @@ def escape_for_page(text: str) -> str:
     return text.translate(_ESCAPES_ON_PAGES)
 
 
-def json_text(value: Any, **options: Any) -> str:
+def json_text(
+    value: object,
+    *,
+    sort_keys: bool = False,
+    allow_nan: bool = True,
+    separators: tuple[str, str] | None = None,
+) -> str:
     """Serialize to JSON without escaping letters.
 
     A PostgreSQL database with the encoding ``SQL_ASCII`` cannot read an escape such as ``\\u00f6``.
 
     Parameters
     ----------
-    options : further options of ``json.dumps``.
+    sort_keys, allow_nan, separators : as for ``json.dumps``.
     """
-    return json.dumps(value, ensure_ascii=False, **options)
+    return json.dumps(
+        value,
+        ensure_ascii=False,
+        sort_keys=sort_keys,
+        allow_nan=allow_nan,
+        separators=separators,
+    )
 
 
 class LabelledText:
@@ -100,12 +113,12 @@ FORMER_KEYS = {
 }
 
 
-def also_under_former_key(key: str, value: Any) -> dict[str, Any]:
+def also_under_former_key(key: str, value: object) -> JsonObject:
     """Return a dict with a value under its key and under the former name of the key."""
     return {key: value, FORMER_KEYS[key]: value}
 
 
-def read_key_or_former_key(values: Mapping[str, Any], key: str, default: Any = None) -> Any:
+def read_key_or_former_key(values: JsonMapping, key: str, default: object = None) -> Any:
     """Read the value of a key that was renamed: earlier versions wrote it under another name."""
     return values.get(key, values.get(FORMER_KEYS[key], default))
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dbanon.advice.request import DEFAULT_KS, AdviceRequest
 from dbanon.advice.request import DEFAULT_MAX_SECONDS as DEFAULT_MAX_SECONDS
 from dbanon.data.option import build_options, parameters
+from dbanon.data.types import KeywordArguments
 from dbanon.doors.progress import progress_callback
 from dbanon.doors.signature import list_options
 from dbanon.errors import InvalidParameter, hints_without_views, name_missing_extras
@@ -31,7 +32,7 @@ _TABLE_OPTIONS = ("table", "output", "key")
 
 @list_options(parameters(Reading))
 def advise(
-    data: Any,
+    data: object,
     table: str | None = None,
     *,
     quasi_identifiers: Sequence[str] = (),
@@ -125,7 +126,7 @@ def advise(
 
 # If pandas is missing, the error names the extra that installs it.
 @name_missing_extras()
-def _advise_frame(data: Any, options: Mapping[str, Any], progress: ProgressOption) -> Advice:
+def _advise_frame(data: object, options: KeywordArguments, progress: ProgressOption) -> Advice:
     """Advise on how to release a table in memory with ``anonymize_frame``.
 
     Parameters
@@ -146,7 +147,7 @@ def _advise_frame(data: Any, options: Mapping[str, Any], progress: ProgressOptio
     return replace(advice, start=start)
 
 
-def _is_table_in_memory(data: Any) -> bool:
+def _is_table_in_memory(data: object) -> bool:
     """Return True for a table that ``anonymize_frame`` takes, False for a database."""
     package = type(data).__module__.partition(".")[0]
     return isinstance(data, (dict, list)) or package in ("pandas", "polars", "pyarrow")

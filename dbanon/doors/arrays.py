@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeGuard, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.chunks import Chunk, microdata_of_records
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
-from dbanon.data.option import find_parameter, parameters
+from dbanon.data.option import build_options, find_parameter, parameters
 from dbanon.data.partition import SUPPRESSED, AttributePartition, Partition, positions_among
 from dbanon.data.pieces import PIECE_RECORDS, on_all_cores, split_records
 from dbanon.data.scales import Standardization
@@ -73,7 +74,7 @@ def partition(
     k: int,
     *,
     hierarchies: Mapping[str, HierarchySource] | None = None,
-    **options: Any,
+    **options: object,
 ) -> Partition | AttributePartition:
     """Group records into equivalence classes of at least k records.
 
@@ -102,7 +103,7 @@ def partition(
     UnsupportedType : a column has a type that the method does not take.
     """
     policy_options = {name: options.pop(name) for name in _POLICY_NAMES & options.keys()}
-    policy = Policy(k=k, options=options, **policy_options)
+    policy = build_options(Policy, {"k": k, "options": options, **policy_options})
     candidates, candidate_positions = as_table(data), None
     if is_frame(candidates):
         candidates, candidate_positions = _select_candidates(candidates, policy.nulls)
@@ -191,7 +192,7 @@ def _partition_of(partition_or_labels: Partition | ArrayLike, microdata: Microda
     return classes
 
 
-def as_partition(class_labels: Any) -> Partition:
+def as_partition(class_labels: object) -> Partition:
     """Convert class labels, (n,) whole numbers or -1 if suppressed, into a partition."""
     try:
         labels = np.asarray(class_labels)
@@ -211,7 +212,9 @@ def as_partition(class_labels: Any) -> Partition:
 
 
 @name_missing_extras()
-def _select_candidates(data: pd.DataFrame, nulls: str) -> tuple[Any, NDArray[np.int64] | None]:
+def _select_candidates(
+    data: pd.DataFrame, nulls: str
+) -> tuple[pd.DataFrame, NDArray[np.int64] | None]:
     """Select the candidates, i.e. the records that can get a class.
 
     Parameters
@@ -235,7 +238,7 @@ def _select_candidates(data: pd.DataFrame, nulls: str) -> tuple[Any, NDArray[np.
     return complete_records, positions_among(candidate_rows, len(data))
 
 
-def is_frame(data: Any) -> bool:
+def is_frame(data: object) -> TypeGuard[pd.DataFrame]:
     """Return True for a data frame of pandas."""
     return hasattr(data, "columns") and hasattr(data, "iloc")
 
@@ -255,7 +258,7 @@ def as_table(data: Any) -> Any:
 
 
 def microdata_of(
-    data: Any,
+    data: object,
     orders: Mapping[str, Sequence[str]] | None = None,
     kinds: Mapping[str, str] | None = None,
 ) -> Microdata:
@@ -266,19 +269,19 @@ def microdata_of(
     orders : for columns of a frame, by name: the values from the lowest to the highest.
     kinds : for columns of a frame, by name: ``nominal`` or ``numeric``.
     """
-    data = as_table(data)
-    if is_frame(data):
+    table = as_table(data)
+    if is_frame(table):
         orders = find_parameter(Policy, "orders").check(orders)
         with name_missing_extras():
             from dbanon.stores.frame.microdata import microdata_from_frame
 
-            return microdata_from_frame(data, list(data.columns), orders=orders, kinds=kinds)
+            return microdata_from_frame(table, list(table.columns), orders=orders, kinds=kinds)
     if orders or kinds:
         raise InvalidParameter(
             f"{'Orders' if orders else 'Kinds'} belong to the columns of a data frame. An array"
             " has no named columns."
         )
-    return _microdata_from_array(data)
+    return _microdata_from_array(table)
 
 
 def _microdata_from_array(data: ArrayLike) -> Microdata:
@@ -314,7 +317,7 @@ def _microdata_from_array(data: ArrayLike) -> Microdata:
     return microdata_of_records(attributes, Chunk(row_numbers, numbers))
 
 
-def _copy_numbers(array: NDArray[Any]) -> NDArray[np.float64]:
+def _copy_numbers(array: AnyArray) -> NDArray[np.float64]:
     """Copy numbers to float64 in C order, large arrays on all cores."""
     if array.dtype.kind not in "fiu" or array.ndim != 2 or len(array) <= PIECE_RECORDS:
         # One core is enough. Values other than numbers are converted here, if that is possible.

@@ -10,12 +10,15 @@ The limits are read from pg_db_role_setting. Any user can change the current set
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dbanon.data.memory import half_of_memory, limit_threads
+from dbanon.data.types import KeywordArguments
 from dbanon.doors.spelling import parse_bytes
 from dbanon.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from dbanon.stores.postgresql.plpython import PlPython
 
 MEMORY_SETTING, THREADS_SETTING = "dbanon.memory_limit", "dbanon.threads"
 
@@ -39,7 +42,7 @@ FROM pg_catalog.unnest(ARRAY['dbanon.memory_limit', 'dbanon.threads']) AS name
 """
 
 
-def apply_backend_limits(plpy: Any, call_options: Mapping[str, Any]) -> int:
+def apply_backend_limits(plpy: PlPython, call_options: KeywordArguments) -> int:
     """Limit this backend's threads, and return the bytes of memory that the call may use.
 
     Parameters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dbanon.data.extension import load_runner
 from dbanon.job.job import Job
@@ -70,19 +70,36 @@ def run_anonymization(
         return run_in_transactions(job, source, target, timed_progress)
 
 
-def plan_anonymization(job: Job, source: Store, target: Store | None, **options: Any) -> Outlook:
+def plan_anonymization(
+    job: Job,
+    source: Store,
+    target: Store | None,
+    *,
+    cluster: bool = False,
+    keep_last: int | None = None,
+    progress: PhaseProgress | None = None,
+) -> Outlook:
     """Plan a job that groups rows into classes.
 
     Parameters
     ----------
     target : the database for the release; None for the source's.
-    options : ``cluster``, True to find the classes, too; and ``progress``, a function that is
-        called with a phase and its completed share.
+    cluster : True to find the classes, too.
+    keep_last : the number of replaced releases of the output view to keep; None to keep all.
+    progress : a function that is called with a phase and its completed share.
     """
     from dbanon.run.outlook import build_outlook
 
     job = apply_table_rules(job, source)
-    return build_outlook(job, source, target, runner=find_chain_runner(job), **options)
+    return build_outlook(
+        job,
+        source,
+        target,
+        cluster=cluster,
+        keep_last=keep_last,
+        progress=progress,
+        runner=find_chain_runner(job),
+    )
 
 
 def find_chain_runner(job: Job) -> JobRunner | None:

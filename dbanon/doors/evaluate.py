@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.microdata import Microdata
 from dbanon.data.option import find_parameter
 from dbanon.data.partition import SUPPRESSED, Partition
 from dbanon.data.schema import Attribute, Kind
+from dbanon.data.types import KeywordArguments
 from dbanon.doors.arrays import as_partition, as_table, is_frame
 from dbanon.errors import (
     InvalidParameter,
@@ -158,7 +160,7 @@ def _pair_rows(
     microdata: Microdata,
     released_frame: pd.DataFrame,
     released_index: NDArray[np.int64],
-    classes: Any,
+    classes: object,
     tree_sources: Mapping[str, Hierarchy | HierarchySpec],
     *,
     stars_are_suppressed: bool,
@@ -201,7 +203,7 @@ def _pair_rows(
 
 
 @name_missing_extras()
-def as_frames(original: Any, released: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
+def as_frames(original: object, released: object) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Convert both tables to data frames; the columns of arrays are named by their index."""
     import pandas as pd
 
@@ -348,9 +350,7 @@ class ReleasedValues:
     missing : bool (n,), which values are NULL.
     """
 
-    def __init__(
-        self, attribute: Attribute, values: NDArray[Any], missing: NDArray[np.bool_]
-    ) -> None:
+    def __init__(self, attribute: Attribute, values: AnyArray, missing: NDArray[np.bool_]) -> None:
         self.attribute, self.values, self.missing = attribute, values, missing
 
     @classmethod
@@ -419,7 +419,7 @@ class ReleasedValues:
 def _label_classes(
     columns: Sequence[ReleasedValues],
     is_suppressed: NDArray[np.bool_],
-    classes: Any,
+    classes: object,
     microdata: Microdata,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Label each record with its class, and select one row per class.
@@ -462,7 +462,7 @@ def _label_classes(
 
 def _convert_parameters(**arguments: Any) -> Parameters:
     """Convert the caller's parameters to the types that the measures take."""
-    converted_parameters: dict[str, Any] = {}
+    converted_parameters: KeywordArguments = {}
     for name, value in arguments.items():
         try:
             if name in ("sample", "seed"):

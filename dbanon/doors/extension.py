@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
+from dbanon.data.types import SqlRow
 from dbanon.doors.sql_script import LEDGER_EXTENSION, functions_script, ledger_script
 from dbanon.errors import InstallRefused, InsufficientRights
 from dbanon.version import version
+
+if TYPE_CHECKING:
+    from psycopg import Connection
 
 # The content of an extension's control file, in which PostgreSQL reads its properties.
 CONTROL_TEMPLATE = """comment = '{comment}'
@@ -25,7 +29,7 @@ COMMENTS = {
 }
 
 
-def extension_directory(connection: Any) -> Path:
+def extension_directory(connection: Connection[SqlRow]) -> Path:
     """Query a connection's server for its directory of extensions.
 
     This does not run pg_config from PATH, which may belong to another version or to an attacker.

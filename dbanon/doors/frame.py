@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Literal, Protocol, overload
 
 from dbanon.data.option import build_options, parameters
 from dbanon.doors.frame_report import FrameReport
@@ -65,7 +65,7 @@ _NOT_SHUFFLED = "classes: reproducible; row order and index: those of the input"
 
 @overload
 def anonymize_frame(
-    frame: pd.DataFrame | Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    frame: pd.DataFrame | Mapping[str, object] | Sequence[Mapping[str, object]],
     *,
     quasi_identifiers: Sequence[str],
     k: int,
@@ -95,7 +95,7 @@ def anonymize_frame(
 
 @list_options(parameters(Policy))
 def anonymize_frame(
-    frame: Any,
+    frame: object,
     *,
     quasi_identifiers: Sequence[str],
     k: int,
@@ -111,7 +111,7 @@ def anonymize_frame(
     rows: str = SHUFFLED,
     progress: ProgressOption = None,
     **options: Unpack[PolicyOptions],
-) -> tuple[Any, FrameReport]:
+) -> tuple[object, FrameReport]:
     """Anonymize a data frame; the released rows are recounted before they are returned.
 
     Rows are returned in a new random order with a new index. Columns without a role are left out.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from dbanon.data.frozen import dataclass
 from dbanon.errors import RowsNotAligned
@@ -15,6 +15,7 @@ from dbanon.release.report import Report
 if TYPE_CHECKING:
     from typing import Unpack
 
+    import pandas as pd
     from numpy.typing import ArrayLike
 
     from dbanon.data.partition import Partition
@@ -51,7 +52,9 @@ class FrameReport(Report):
         object.__setattr__(frame_report, "alignment", alignment)
         return frame_report
 
-    def evaluate(self, original: Any, **options: Unpack[EvaluationOptions]) -> Evaluation:
+    def evaluate(
+        self, original: ArrayLike | pd.DataFrame, **options: Unpack[EvaluationOptions]
+    ) -> Evaluation:
         """Measure the release's loss and remaining risk, as ``dbanon.evaluate`` does.
 
         Parameters
@@ -73,7 +76,7 @@ class FrameReport(Report):
                 " report object returned by anonymize_frame does; copies do not.",
                 hint="Call dbanon.evaluate with both frames, and name a `key` of both.",
             )
-        default_options: Any = {"hierarchies": alignment.hierarchies}
+        default_options: EvaluationOptions = {"hierarchies": alignment.hierarchies}
         return evaluate(original, alignment.released, report=self, **(default_options | options))
 
     @name_missing_extras()

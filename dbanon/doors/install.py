@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
+from dbanon.data.types import SqlRow
 from dbanon.doors.extension import extension_directory, write_extension
 from dbanon.doors.server_python import (
     find_import_paths,
@@ -43,6 +44,9 @@ from dbanon.stores.postgresql.locks import lock_schema
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.settings import LOCK_SECONDS, PIN_STATEMENTS
 from dbanon.version import version
+
+if TYPE_CHECKING:
+    from psycopg import Connection, Cursor, Transaction
 
 _MAX_LOCK_SECONDS = 86_400
 
@@ -169,7 +173,7 @@ def repair(
     return _upgrade_and_repair_ledger(url, lock_timeout, accept_owners)
 
 
-def _run_repair(connection: Any, accept_owners: Sequence[str] = ()) -> list[Repair]:
+def _run_repair(connection: Connection[SqlRow], accept_owners: Sequence[str] = ()) -> list[Repair]:
     """Call the database's repair function with the rights of the ledger's owner."""
     # The repair needs the right UPDATE. Only a member of the owner role can grant it, so this role
     # joins the owner role for a moment, before the repair and again after it. The braces stand for
@@ -197,7 +201,7 @@ def _to_check_rows(repairs: Sequence[Repair]) -> list[tuple[str, str]]:
     return [(f"release {entry.output}", f"{entry.action}: {entry.reason}") for entry in repairs]
 
 
-def _require_encoding(connection: Any) -> None:
+def _require_encoding(connection: Connection[SqlRow]) -> None:
     """Check that the database has an encoding other than SQL_ASCII."""
     [(encoding,)] = fetch_rows(connection, "SELECT pg_catalog.current_setting('server_encoding')")
     if encoding == "SQL_ASCII":
@@ -212,7 +216,7 @@ def _require_encoding(connection: Any) -> None:
 
 def _upgrade_functions(
     url: str,
-    connection: Any,
+    connection: Connection[SqlRow],
     python_paths: Sequence[str],
     trusted_owners: Sequence[str],
     lock_timeout: float,
@@ -236,7 +240,7 @@ def _upgrade_functions(
         connection.execute(install_script(paths))
 
 
-def _upgrade_ledger_extension(connection: Any) -> None:
+def _upgrade_ledger_extension(connection: Connection[SqlRow]) -> None:
     """Update the ledger's extension, if it exists."""
     if _has_extension(connection, LEDGER_EXTENSION):
         connection.execute(f"ALTER EXTENSION {LEDGER_EXTENSION} UPDATE TO '{version()}'")
@@ -264,7 +268,7 @@ def _upgrade_and_repair_ledger(
             raise InstallRefused(hint="Run: dbanon install")
         session.ledger.require_trusted()
         if isinstance(session, PostgresqlSession):
-            session.lock_seconds = lock_timeout
+            session.connection.lock_seconds = lock_timeout
         session.ledger.ensure_current()
         # A restored dump has other OIDs than the ledger recorded.
         session.ledger.update_oids()
@@ -339,17 +343,17 @@ def _choose_import_paths(url: str, python_paths: Sequence[str]) -> list[str]:
         raise
 
 
-def _run_check(connection: Any) -> list[tuple[str, str]]:
+def _run_check(connection: Connection[SqlRow]) -> list[tuple[str, str]]:
     """Return the rows of ``dbanon.check()``: item and value."""
     return fetch_rows(connection, "SELECT item, found FROM dbanon.check()")
 
 
-def _has_extension(connection: Any, name: str) -> bool:
+def _has_extension(connection: Connection[SqlRow], name: str) -> bool:
     """Return True if the database has an extension of this name."""
     return bool(fetch_rows(connection, "SELECT 1 FROM pg_extension WHERE extname = %s", name))
 
 
-def _extension_tables(connection: Any, extension: str) -> list[str]:
+def _extension_tables(connection: Connection[SqlRow], extension: str) -> list[str]:
     """Return the tables that belong to an extension."""
     tables = fetch_rows(
         connection,
@@ -362,12 +366,12 @@ def _extension_tables(connection: Any, extension: str) -> list[str]:
     return [name for (name,) in tables]
 
 
-def _has_schema(connection: Any) -> bool:
+def _has_schema(connection: Connection[SqlRow]) -> bool:
     """Return True if the database has dbanon's schema."""
     return bool(fetch_rows(connection, "SELECT 1 FROM pg_namespace WHERE nspname = 'dbanon'"))
 
 
-def _has_functions(connection: Any) -> bool:
+def _has_functions(connection: Connection[SqlRow]) -> bool:
     """Return True if the database has dbanon's SQL functions."""
     return bool(fetch_rows(connection, "SELECT to_regprocedure('dbanon.version()')")[0][0])
 
@@ -377,7 +381,7 @@ def _is_postgresql(url: str) -> bool:
 
 
 @contextmanager
-def _connect(url: str) -> Iterator[Any]:
+def _connect(url: str) -> Iterator[Connection[SqlRow]]:
     """Connect to PostgreSQL for a ``with`` block, which commits its transaction at the end."""
     try:
         import psycopg
@@ -423,28 +427,26 @@ def _connect(url: str) -> Iterator[Any]:
 class _Transaction:
     """Adapts a psycopg connection to the interface that ``lock_schema`` needs."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Connection[SqlRow]) -> None:
         self._connection = connection
 
-    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+    def run(self, sql: str, parameters: Sequence[object] = ()) -> None:
         self._execute(sql, parameters)
 
-    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        rows: list[tuple[Any, ...]] = self._execute(sql, parameters).fetchall()
-        return rows
+    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[SqlRow]:
+        return self._execute(sql, parameters).fetchall()
 
-    def savepoint(self) -> AbstractContextManager[Any]:
-        savepoint: AbstractContextManager[Any] = self._connection.transaction()
-        return savepoint
+    def savepoint(self) -> AbstractContextManager[Transaction]:
+        return self._connection.transaction()
 
-    def _execute(self, sql: str, parameters: Sequence[Any]) -> Any:
+    def _execute(self, sql: str, parameters: Sequence[object]) -> Cursor[SqlRow]:
         with translate_errors():
             return self._connection.execute(
                 to_psycopg(sql) if parameters else sql, parameters or None
             )
 
 
-def lock_ledger(connection: Any, seconds: float) -> None:
+def lock_ledger(connection: Connection[SqlRow], seconds: float) -> None:
     """Lock the ledger's tables for this transaction.
 
     The lock is tried again and again for short times. A single long wait would block all sessions
@@ -476,7 +478,7 @@ def check_lock_timeout(lock_timeout: float) -> None:
         raise InvalidParameter("lock_timeout must be a number of seconds above 0, up to 86400.")
 
 
-def needs_owner_role(connection: Any) -> bool:
+def needs_owner_role(connection: Connection[SqlRow]) -> bool:
     """Return True if the ledger's owner role exists and the current role is not a superuser.
 
     The current role must then become a member of the owner role to lock or change the ledger.
@@ -488,7 +490,6 @@ def needs_owner_role(connection: Any) -> bool:
     )
 
 
-def fetch_rows(connection: Any, query: str, *parameters: str) -> list[Any]:
+def fetch_rows(connection: Connection[SqlRow], query: str, *parameters: str) -> list[SqlRow]:
     """Run a query and return its rows."""
-    rows: list[Any] = connection.execute(query, parameters or None).fetchall()
-    return rows
+    return connection.execute(query, parameters or None).fetchall()

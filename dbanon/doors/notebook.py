@@ -8,12 +8,16 @@ has more risk, and every point with less risk has more loss.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dbanon.advice.answer import Advice, Sweep
 from dbanon.advice.recommend import Point
 from dbanon.doors.html.card import LOSS_NAMES, render_card, split_advice
 from dbanon.errors import MissingDependency
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Matplotlib's markers, one per method; a fifth method gets the first again.
 _MARKERS = "os^D"
@@ -21,12 +25,12 @@ _MARKERS = "os^D"
 _LABEL_WIDTH, _LABEL_HEIGHT = 0.12, 0.06
 
 
-def card(result: Any) -> str:
+def card(result: object) -> str:
     """Render a result as a card: escaped HTML without scripts or external resources."""
     return render_card(result)
 
 
-def plot(result: Advice | Sweep, axes: Any = None) -> Any:
+def plot(result: Advice | Sweep, axes: Axes | None = None) -> Axes:
     """Plot loss against risk of trial releases, with a line for each method.
 
     The recommended release is circled. Filled markers are releases that no other release beats in
@@ -98,7 +102,7 @@ def _is_near(point: Point, neighbour: Point, points: Sequence[Point]) -> bool:
     )
 
 
-def _create_figure() -> Any:
+def _create_figure() -> Figure:
     """Create a figure of matplotlib; raises MissingDependency."""
     try:
         import matplotlib.pyplot as plt

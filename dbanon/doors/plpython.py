@@ -13,12 +13,13 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dbanon.data.option import build_options
 from dbanon.data.partition import Partition
+from dbanon.data.types import JsonMapping, JsonObject, KeywordArguments
 from dbanon.doors import plpython_options
 from dbanon.doors.backend_limit import apply_backend_limits
 from dbanon.doors.plpython_options import (
@@ -55,21 +56,24 @@ from dbanon.stores.postgresql.classes import PlpyStore, StableSource
 from dbanon.stores.sql_source import SqlSource
 from dbanon.version import version
 
+if TYPE_CHECKING:
+    from dbanon.stores.postgresql.plpython import PlPython
+
 SECONDS_BETWEEN_NOTICES = 2.0
 
 # Maximum digits of whole numbers in arguments, so that they fit an int64.
 _MAX_DIGITS = 18
 
 
-def anonymize(plpy: Any, sql_version: str, arguments: str) -> str:
+def anonymize(plpy: PlPython, sql_version: str, arguments: str) -> str:
     """Run a job in the caller's transaction. Return a ``dbanon.release_info`` row, or the error."""
     return _run_guarded(plpy, sql_version, lambda: _anonymize(plpy, _parse_call(arguments)))
 
 
-def check(plpy: Any, sql_version: str) -> str:
+def check(plpy: PlPython, sql_version: str) -> str:
     """Return the versions of Python and packages in this backend, and test the compiled core."""
 
-    def collect_versions() -> dict[str, Any]:
+    def collect_versions() -> JsonObject:
         import numpy as np
 
         from dbanon.kernels import Mdav
@@ -89,16 +93,16 @@ def check(plpy: Any, sql_version: str) -> str:
 
 
 def classes(
-    plpy: Any, sql_version: str, arguments: str
+    plpy: PlPython, sql_version: str, arguments: str
 ) -> Iterator[tuple[str | None, int | None, str]]:
     """Yield tuples (row key as JSON text, class, error as JSON text), in record order.
 
     Without an error, the error text is empty. With one, there is a single tuple.
     """
     # Has the labelled rows as its only item, if the call succeeds.
-    results: list[Any] = []
+    results: list[list[tuple[str, int | None]]] = []
 
-    def work() -> dict[str, Any]:
+    def work() -> JsonObject:
         call = _parse_call(arguments)
         call_options = plpython_options.parse_call_options(call, writes=False)
         progress = _Progress(plpy, is_enabled=call_options.pop("progress", False))
@@ -133,10 +137,10 @@ def _label_rows(
     return list(source.label_rows(run_plan.relation, microdata, result.classes))
 
 
-def advise(plpy: Any, sql_version: str, arguments: str) -> str:
+def advise(plpy: PlPython, sql_version: str, arguments: str) -> str:
     """Return the rows of ``dbanon.advise``, or the error."""
 
-    def work() -> dict[str, Any]:
+    def work() -> JsonObject:
         from dbanon.advice.request import AdviceRequest
         from dbanon.run.advise import advise as run_advise
 
@@ -166,19 +170,19 @@ def advise(plpy: Any, sql_version: str, arguments: str) -> str:
     return _run_guarded(plpy, sql_version, work, writes=False)
 
 
-def check_rules(plpy: Any, sql_version: str, arguments: str) -> str:
+def check_rules(plpy: PlPython, sql_version: str, arguments: str) -> str:
     """Return rules in their stored form, with explicit roles, or the error."""
 
-    def work() -> dict[str, Any]:
+    def work() -> JsonObject:
         return dict(rules.validate_rules(_parse_call(arguments)).by_column)
 
     return _run_guarded(plpy, sql_version, work, writes=False)
 
 
-def store_hierarchy(plpy: Any, sql_version: str, arguments: str) -> str:
+def store_hierarchy(plpy: PlPython, sql_version: str, arguments: str) -> str:
     """Store a hierarchy by name. Return its leaves, height and SHA-256, or the error."""
 
-    def work() -> dict[str, Any]:
+    def work() -> JsonObject:
         call = _parse_call(arguments)
         session = PlpySession(plpy)
         tree_source = parse(call["hierarchy"], files=False)
@@ -191,13 +195,13 @@ def store_hierarchy(plpy: Any, sql_version: str, arguments: str) -> str:
     return _run_guarded(plpy, sql_version, work)
 
 
-def check_hierarchy(plpy: Any, sql_version: str, arguments: str) -> str:
+def check_hierarchy(plpy: PlPython, sql_version: str, arguments: str) -> str:
     """Return all problems of a hierarchy, or the error.
 
     If the call names a column, its values that are not leaves are problems, too.
     """
 
-    def work() -> dict[str, Any]:
+    def work() -> JsonObject:
         call = _parse_call(arguments)
         session = PlpySession(plpy)
         try:
@@ -215,10 +219,10 @@ def check_hierarchy(plpy: Any, sql_version: str, arguments: str) -> str:
     return _run_guarded(plpy, sql_version, work, writes=False)
 
 
-def suggest_hierarchy(plpy: Any, sql_version: str, arguments: str) -> str:
+def suggest_hierarchy(plpy: PlPython, sql_version: str, arguments: str) -> str:
     """Return the levels of a hierarchy proposed for a column's values, or the error."""
 
-    def work() -> dict[str, Any]:
+    def work() -> JsonObject:
         call = _parse_call(arguments)
         store = PlpyStore(plpy, int(call["source"]))
         values = read_column_values(store, store.source_name, call["column_name"])
@@ -234,10 +238,10 @@ def _build_cancellation_check(session: PlpySession) -> Callable[[], None]:
     return lambda: session.run("SELECT 1")
 
 
-def refresh(plpy: Any, sql_version: str, arguments: str) -> str:
+def refresh(plpy: PlPython, sql_version: str, arguments: str) -> str:
     """Repeat a release in the caller's transaction. Returns the same as ``anonymize``."""
 
-    def work() -> dict[str, Any]:
+    def work() -> JsonObject:
         from dbanon.run.refresh import build_refresh_job
 
         call = _parse_call(arguments)
@@ -261,10 +265,10 @@ def refresh(plpy: Any, sql_version: str, arguments: str) -> str:
     return _run_guarded(plpy, sql_version, work)
 
 
-def has_other_rows(plpy: Any, sql_version: str, release_id: str) -> str:
+def has_other_rows(plpy: PlPython, sql_version: str, release_id: str) -> str:
     """Return whether the source's rows have changed since a release, or the error."""
 
-    def work() -> dict[str, Any]:
+    def work() -> JsonObject:
         from dbanon.run.fingerprint import has_changed_rows
 
         return {"differs": has_changed_rows(PlpySession(plpy), release_id)}
@@ -273,7 +277,7 @@ def has_other_rows(plpy: Any, sql_version: str, release_id: str) -> str:
     return _run_guarded(plpy, sql_version, work)
 
 
-def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
+def _anonymize(plpy: PlPython, call: JsonMapping) -> JsonObject:
     """Run the job of a call, and return its ``dbanon.release_info`` row."""
     call_options = plpython_options.parse_call_options(call, writes=True)
     store = PlpyStore(plpy, int(call["source"]))
@@ -283,7 +287,7 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-def _release(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dict[str, Any]:
+def _release(plpy: PlPython, job: Job, store: PlpyStore, progress: _Progress) -> JsonObject:
     """Run a job, send its messages, and return its ``dbanon.release_info`` row."""
     start_seconds = time.perf_counter()
     job = replace(job, table=str(store.source_name))
@@ -342,7 +346,7 @@ def _release(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dict
     }
 
 
-def _parse_call(arguments: str) -> dict[str, Any]:
+def _parse_call(arguments: str) -> JsonObject:
     """Parse the JSON object with the arguments of a call.
 
     Its values are the arguments by name; ``source`` is the OID of the source relation.
@@ -356,11 +360,11 @@ def _parse_call(arguments: str) -> dict[str, Any]:
             )
         return int(digits)
 
-    call: dict[str, Any] = json.loads(arguments, parse_int=parse_int)
+    call: JsonObject = json.loads(arguments, parse_int=parse_int)
     return call
 
 
-def _build_job(plpy: Any, call_options: dict[str, Any], **fixed_options: Any) -> Job:
+def _build_job(plpy: PlPython, call_options: KeywordArguments, **fixed_options: object) -> Job:
     """Build a job from the checked options of a call, within the backend's limits.
 
     Parameters
@@ -386,7 +390,7 @@ def _build_job(plpy: Any, call_options: dict[str, Any], **fixed_options: Any) ->
 class _Progress:
     """Checks for cancellation and, if enabled, reports progress in notices."""
 
-    def __init__(self, plpy: Any, *, is_enabled: bool) -> None:
+    def __init__(self, plpy: PlPython, *, is_enabled: bool) -> None:
         self._plpy, self._is_enabled = plpy, is_enabled
         self._last_notice = time.monotonic()
         self._ping = plpy.prepare("SELECT 1")
@@ -415,9 +419,9 @@ class _Progress:
 
 
 def _run_guarded(
-    plpy: Any,
+    plpy: PlPython,
     sql_version: str,
-    work: Callable[[], dict[str, Any]],
+    work: Callable[[], JsonObject],
     *,
     writes: bool = True,
     spelling: Notation = spell_sql_option,

@@ -11,9 +11,10 @@ from __future__ import annotations
 import shlex
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dbanon.data.option import Option, Parameter, all_parameters, parameters
+from dbanon.data.types import JsonMapping, JsonObject, KeywordArguments
 from dbanon.errors import (
     DbanonError,
     InvalidParameter,
@@ -32,6 +33,10 @@ from dbanon.methods import find_method
 from dbanon.stores.postgresql.errors import translate_notice_error, translate_spi_error
 from dbanon.version import version
 
+if TYPE_CHECKING:
+    from dbanon.data.frozen import DataclassInstance
+    from dbanon.stores.postgresql.plpython import PlPython
+
 # From short names of privacy models to the kind of model.
 SHORT_MODELS = {"l_diversity": "distinct_l"}
 
@@ -45,7 +50,7 @@ _PROGRESS_OPTION = Parameter(
 _SHORT_MODEL_OPTIONS = tuple(
     Parameter(
         name=kind,
-        type=Mapping[str, Any],
+        type=JsonMapping,
         default={},
         option=Option(
             f"The level of {SHORT_MODELS.get(kind, kind)}, or an object with level and the model's"
@@ -76,7 +81,7 @@ _PSEUDONYM_OPTIONS = ("pseudonyms", "pseudonym_key")
 
 
 def allowed_keys(
-    method: str, arguments: Collection[str], *, writes: bool, job: type[Any] = Job
+    method: str, arguments: Collection[str], *, writes: bool, job: type[DataclassInstance] = Job
 ) -> dict[str, Parameter]:
     """Return the allowed keys of ``options`` by name.
 
@@ -100,8 +105,8 @@ def allowed_keys(
 
 
 def check_private_options(
-    call_options: Mapping[str, Any], arguments: Collection[str]
-) -> dict[str, Any]:
+    call_options: JsonMapping, arguments: Collection[str]
+) -> KeywordArguments:
     """Check options of a procedure for synthetic rows, and return their values by name.
 
     Raises the errors of ``parse_call_options``.
@@ -138,7 +143,7 @@ def allowed_advice_keys() -> dict[str, Parameter]:
     }
 
 
-def check_advice_options(call_options: Any) -> dict[str, Any]:
+def check_advice_options(call_options: object) -> KeywordArguments:
     """Check the options of advice, and return their values by name.
 
     Raises the errors of ``parse_call_options``.
@@ -154,8 +159,8 @@ def describe_option(parameter: Parameter) -> str:
 
 
 def parse_call_options(
-    call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job
-) -> dict[str, Any]:
+    call: JsonMapping, *, writes: bool, job: type[DataclassInstance] = Job
+) -> KeywordArguments:
     """Check the arguments and options of a call, and return their values by name.
 
     Options of the method are in a mapping under ``options``.
@@ -253,7 +258,9 @@ def require_repeatable_in_sql(job: Job) -> None:
             )
 
 
-def _check_options(allowed_options: Mapping[str, Parameter], call_options: Any) -> dict[str, Any]:
+def _check_options(
+    allowed_options: Mapping[str, Parameter], call_options: object
+) -> KeywordArguments:
     """Check options against the allowed keys, and return their values by name."""
     call_options = {} if call_options is None else call_options
     if not isinstance(call_options, Mapping):
@@ -271,7 +278,7 @@ def _check_options(allowed_options: Mapping[str, Parameter], call_options: Any) 
     }
 
 
-def _check_value(parameter: Parameter, value: Any) -> Any:
+def _check_value(parameter: Parameter, value: object) -> Any:
     """Check a value and convert it to the option's type."""
     # NULL often comes from a wrong expression, so it is accepted only if it is the default.
     if value is None and parameter.default is not None:
@@ -281,7 +288,7 @@ def _check_value(parameter: Parameter, value: Any) -> Any:
     return parameter.check(value)
 
 
-def _build_models(kind: str, levels: Mapping[str, Any]) -> list[Model]:
+def _build_models(kind: str, levels: JsonMapping) -> list[Model]:
     """Build the models of a short form.
 
     Parameters
@@ -302,7 +309,7 @@ def _build_models(kind: str, levels: Mapping[str, Any]) -> list[Model]:
     return models
 
 
-def _build_model(fields: Any) -> Model:
+def _build_model(fields: object) -> Model:
     """Build a model from a JSON object; hierarchies from files are refused."""
     return Model.from_plain(fields if isinstance(fields, Mapping) else {}, files=False)
 
@@ -341,7 +348,7 @@ def messages_of(
     ]
 
 
-def error_to_json(refusal: DbanonError, spelling: Notation) -> dict[str, Any]:
+def error_to_json(refusal: DbanonError, spelling: Notation) -> JsonObject:
     """Convert an error to JSON values.
 
     An ellipsis becomes three dots, because some encodings of databases lack the character.
@@ -352,7 +359,7 @@ def error_to_json(refusal: DbanonError, spelling: Notation) -> dict[str, Any]:
     }
 
 
-def to_dbanon_error(plpy: Any, failure: Exception) -> DbanonError:
+def to_dbanon_error(plpy: PlPython, failure: Exception) -> DbanonError:
     """Translate an exception into the error that a call reports."""
     if isinstance(failure, DbanonError):
         return failure

@@ -13,7 +13,7 @@ from dbanon.errors import InvalidParameter
 from dbanon.errors.extras import name_missing_extras
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, TaskID
 
 ProgressCallback = Callable[[str, float], None]
 # A function that is called with a phase and its completed share (0 to 1), True for a bar, or None.
@@ -73,7 +73,7 @@ def _show_on_terminal() -> Iterator[ProgressCallback]:
         yield lambda phase, share: None
         return
     with create_bar(sys.stderr) as bar:
-        tasks: dict[str, Any] = {}
+        tasks: dict[str, TaskID] = {}
 
         def show_phase(phase: str, share: float) -> None:
             if phase not in tasks:

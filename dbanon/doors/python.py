@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from dbanon.data.extension import load_runner
 from dbanon.data.option import all_parameters, build_options, find_parameter
+from dbanon.data.types import KeywordArguments
 from dbanon.doors.progress import progress_callback
 from dbanon.doors.signature import list_options
 from dbanon.hierarchy.spec import HierarchySource, parse_all
@@ -39,7 +40,7 @@ _NON_JOB_ARGUMENTS = ("database", "target", "progress", "on_sql", "cluster", "op
 
 @overload
 def anonymize(
-    database: Any,
+    database: object,
     *,
     table: str,
     quasi_identifiers: Sequence[str] = (),
@@ -52,7 +53,7 @@ def anonymize(
     key: Sequence[str] = (),
     hierarchies: Mapping[str, HierarchySource] | None = None,
     declared: bool = False,
-    target: Any = None,
+    target: object = None,
     progress: ProgressOption = None,
     on_sql: OnSql | None = None,
     door: str = "python",
@@ -63,24 +64,24 @@ def anonymize(
 
 @overload
 def anonymize(
-    database: Any,
+    database: object,
     *,
     table: str,
     quasi_identifiers: Sequence[str],
     output: str,
     method: Literal["dp_ranks", "dp_marginals"],
     epsilon: float,
-    bounds: Mapping[str, Sequence[Any]],
+    bounds: Mapping[str, Sequence[object]],
     budget: str,
     entity: str | None = None,
-    null_as: Mapping[str, Any] | None = None,
+    null_as: Mapping[str, object] | None = None,
     **options: Any,
 ) -> PrivateReport: ...
 
 
 @list_options((*all_parameters(Job), *private_method_options()))
 def anonymize(
-    database: Any,
+    database: object,
     *,
     table: str,
     quasi_identifiers: Sequence[str] = (),
@@ -93,7 +94,7 @@ def anonymize(
     key: Sequence[str] = (),
     hierarchies: Mapping[str, HierarchySource] | None = None,
     declared: bool = False,
-    target: Any = None,
+    target: object = None,
     progress: ProgressOption = None,
     on_sql: OnSql | None = None,
     door: str = "python",
@@ -161,7 +162,7 @@ def anonymize(
 
 @list_options(all_parameters(Job))
 def plan(
-    database: Any,
+    database: object,
     *,
     table: str,
     quasi_identifiers: Sequence[str] = (),
@@ -174,7 +175,7 @@ def plan(
     key: Sequence[str] = (),
     hierarchies: Mapping[str, HierarchySource] | None = None,
     declared: bool = False,
-    target: Any = None,
+    target: object = None,
     cluster: bool = False,
     progress: ProgressOption = None,
     on_sql: OnSql | None = None,
@@ -207,7 +208,7 @@ def plan(
         return plan_anonymization(job, source, target_store, cluster=cluster, progress=callback)
 
 
-def _run_private_job(arguments: Mapping[str, Any]) -> PrivateReport:
+def _run_private_job(arguments: KeywordArguments) -> PrivateReport:
     """Run a differentially private release with the arguments of a call."""
     from dbanon.run.open import open_store
 
@@ -225,7 +226,7 @@ def _run_private_job(arguments: Mapping[str, Any]) -> PrivateReport:
     return report
 
 
-def _build_job_and_open_stores(arguments: dict[str, Any]) -> tuple[Job, Store, Store | None]:
+def _build_job_and_open_stores(arguments: KeywordArguments) -> tuple[Job, Store, Store | None]:
     """Return the job of a call, its source, and its target if that is another database."""
     from dbanon.run.open import open_source, open_store
 
@@ -242,7 +243,7 @@ def _build_job_and_open_stores(arguments: dict[str, Any]) -> tuple[Job, Store, S
     )
 
 
-def job_of(arguments: Mapping[str, Any]) -> Job:
+def job_of(arguments: KeywordArguments) -> Job:
     """Build a job from options in Python's form.
 
     Options of methods for synthetic rows may only have their default values, and are left out.

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from dbanon.data.types import JsonObject
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySource, parse
 from dbanon.hierarchy.tree import Hierarchy
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from dbanon.sessions.base import OnSql
 
 
-def releases(database: Any, *, exact: bool = False, on_sql: OnSql | None = None) -> list[Listed]:
+def releases(database: object, *, exact: bool = False, on_sql: OnSql | None = None) -> list[Listed]:
     """List the releases in a database's ledger with their current state, newest first.
 
     Parameters
@@ -55,7 +56,7 @@ def releases(database: Any, *, exact: bool = False, on_sql: OnSql | None = None)
     return with_exact_staleness(store, entries)
 
 
-def attempts(database: Any, job: str, *, on_sql: OnSql | None = None) -> list[Attempt]:
+def attempts(database: object, job: str, *, on_sql: OnSql | None = None) -> list[Attempt]:
     """List the recorded runs of a job, newest first, from the ledger of the job's target.
 
     Parameters
@@ -73,8 +74,8 @@ def attempts(database: Any, job: str, *, on_sql: OnSql | None = None) -> list[At
 
 
 def show(
-    database: Any, release: str, *, internal: bool = False, on_sql: OnSql | None = None
-) -> dict[str, Any]:
+    database: object, release: str, *, internal: bool = False, on_sql: OnSql | None = None
+) -> JsonObject:
     """Return what the ledger records about a release as JSON values: entry, state, columns, run.
 
     Parameters
@@ -94,7 +95,7 @@ def show(
 
 
 def verify(
-    database: Any,
+    database: object,
     relation: str,
     *,
     quasi_identifiers: Sequence[str] = (),
@@ -131,7 +132,7 @@ def verify(
 def verify_file(
     path: str | Path,
     *,
-    ledger: Any = None,
+    ledger: object = None,
     quasi_identifiers: Sequence[str] = (),
     k: int | None = None,
     on_sql: OnSql | None = None,
@@ -168,7 +169,7 @@ def verify_file(
 
 
 def evaluate_release(
-    database: Any,
+    database: object,
     release: str,
     *,
     original: str | None = None,
@@ -204,7 +205,7 @@ def evaluate_release(
     )
 
 
-def drop(database: Any, release: str, *, on_sql: OnSql | None = None) -> list[str]:
+def drop(database: object, release: str, *, on_sql: OnSql | None = None) -> list[str]:
     """Drop a release by the name of its output; returns the names of the dropped relations.
 
     These are its view, its table, and its summary, a table of one row that describes the release.
@@ -222,7 +223,7 @@ def drop(database: Any, release: str, *, on_sql: OnSql | None = None) -> list[st
 
 
 def store_hierarchy(
-    database: Any,
+    database: object,
     name: str,
     hierarchy: HierarchySource,
     *,
@@ -252,7 +253,7 @@ def store_hierarchy(
 
 
 def load_hierarchy(
-    database: Any, hierarchy: HierarchySource, *, on_sql: OnSql | None = None
+    database: object, hierarchy: HierarchySource, *, on_sql: OnSql | None = None
 ) -> Hierarchy:
     """Read a hierarchy from a database: stored (``"name:education"``), or ``"table:ref.tree"``.
 
@@ -266,7 +267,7 @@ def load_hierarchy(
         return hierarchies.resolve(session, tree_source)
 
 
-def drop_hierarchy(database: Any, name: str, *, on_sql: OnSql | None = None) -> None:
+def drop_hierarchy(database: object, name: str, *, on_sql: OnSql | None = None) -> None:
     """Remove a stored hierarchy; releases that used it stay as they are.
 
     Raises
@@ -277,12 +278,12 @@ def drop_hierarchy(database: Any, name: str, *, on_sql: OnSql | None = None) -> 
         hierarchies.drop(session, name)
 
 
-def list_hierarchies(database: Any, *, on_sql: OnSql | None = None) -> list[Stored]:
+def list_hierarchies(database: object, *, on_sql: OnSql | None = None) -> list[Stored]:
     """List the hierarchies that are stored in a database, in the order of their names."""
     with _open_read_session(database, on_sql) as session:
         return hierarchies.list_hierarchies(session)
 
 
-def _open_read_session(database: Any, on_sql: OnSql | None) -> AbstractContextManager[Session]:
+def _open_read_session(database: object, on_sql: OnSql | None) -> AbstractContextManager[Session]:
     """Open a read-only session on a database."""
     return open_store(database, on_sql).session(write=False)

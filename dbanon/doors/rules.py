@@ -8,8 +8,9 @@ such a column; or a problem of the rule, such as ``no table``.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from dbanon.data.types import JsonMapping
 from dbanon.doors.dispatch import run_anonymization
 from dbanon.doors.progress import progress_callback
 from dbanon.run import rules as run_rules
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 
 
 def declare(
-    database: Any,
+    database: object,
     table: str,
-    rules: Mapping[str, Any] | Sequence[Declared] | None = None,
+    rules: JsonMapping | Sequence[Declared] | None = None,
     *,
     from_comments: bool = False,
     on_sql: OnSql | None = None,
@@ -59,7 +60,11 @@ def declare(
 
 
 def undeclare(
-    database: Any, table: str, columns: Sequence[str] | None = None, *, on_sql: OnSql | None = None
+    database: object,
+    table: str,
+    columns: Sequence[str] | None = None,
+    *,
+    on_sql: OnSql | None = None,
 ) -> list[Declared]:
     """Remove the rules of a table, for some columns or for all; returns the remaining rules.
 
@@ -72,7 +77,7 @@ def undeclare(
 
 
 def rules(
-    database: Any, table: str | None = None, *, on_sql: OnSql | None = None
+    database: object, table: str | None = None, *, on_sql: OnSql | None = None
 ) -> list[Declared]:
     """List the rules of a table, with columns that have none, or the rules of all tables.
 
@@ -84,7 +89,7 @@ def rules(
 
 
 def refresh(
-    database: Any,
+    database: object,
     release: str,
     *,
     accept: Collection[str] = (),

@@ -8,12 +8,16 @@ import shlex
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from dbanon.data.types import SqlRow
 from dbanon.doors import python_path
 from dbanon.errors import InstallRefused, PythonNotUsable
 from dbanon.version import version
+
+if TYPE_CHECKING:
+    from psycopg import Connection
 
 # Directory into which hints install dbanon on the server's machine.
 _INSTALL_DIRECTORY = "/usr/local/lib/dbanon"
@@ -127,7 +131,7 @@ def _find_install_source() -> str | None:
     return path if url.scheme == "file" and Path(path).exists() else None
 
 
-def server_python_version(connection: Any) -> str:
+def server_python_version(connection: Connection[SqlRow]) -> str:
     """Return the version of the server's Python, such as ``3.11``.
 
     This creates the extension plpython3u in the transaction if it is missing.
@@ -139,7 +143,9 @@ def server_python_version(connection: Any) -> str:
     return str(_run_in_python(connection, _VERSION_BODY))
 
 
-def require_python(connection: Any, paths: Sequence[str], owners: Sequence[str]) -> None:
+def require_python(
+    connection: Connection[SqlRow], paths: Sequence[str], owners: Sequence[str]
+) -> None:
     """Check that the server's Python, run by the server's account, can use the package.
 
     Parameters
@@ -172,7 +178,7 @@ def require_python(connection: Any, paths: Sequence[str], owners: Sequence[str])
         )
 
 
-def _run_in_python(connection: Any, body: str) -> Any:
+def _run_in_python(connection: Connection[SqlRow], body: str) -> str:
     """Run the body of a PL/Python function once, and return its result."""
     query = "SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"
     if not connection.execute(query).fetchall():
@@ -191,4 +197,4 @@ def _run_in_python(connection: Any, body: str) -> Any:
     )
     [(result,)] = connection.execute("SELECT pg_temp.dbanon_probe()").fetchall()
     connection.execute("DROP FUNCTION pg_temp.dbanon_probe()")
-    return result
+    return str(result)

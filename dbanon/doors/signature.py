@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable, Iterable
 from inspect import Parameter as Argument
 from inspect import cleandoc, signature
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from dbanon.data.option import REQUIRED, Parameter, docstring_paragraphs
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def list_options(parameters: Iterable[Parameter]) -> Callable[[Function], Function]:

@@ -9,9 +9,9 @@ import json
 import shlex
 from collections.abc import Iterable, Mapping, Set
 from functools import cache
-from typing import Any
 
 from dbanon.data.option import Parameter, all_parameters, parameters
+from dbanon.data.types import JsonMapping
 from dbanon.data.words import json_text
 from dbanon.job.chain import Chain
 from dbanon.job.job import Job
@@ -96,12 +96,12 @@ def _boolean_flag(parameter: Parameter, is_on: bool) -> str:
     return flag(parameter) if is_on else f"--no-{flag(parameter).removeprefix('--')}"
 
 
-def spell_cli_option(name: str, value: Any) -> str:
+def spell_cli_option(name: str, value: object) -> str:
     """Render an option for the command line, with a placeholder if ``value`` is None."""
     if name == _PROBLEMS:
         return "dbanon hierarchy check"
     if name == _DECLARE_AGAIN:
-        return declare_again_command(value)
+        return declare_again_command(str(value))
     if name in _COMMAND_OPTIONS:
         values_text = (
             f" {shlex.quote(','.join(map(_quote_list_item, value)))}"
@@ -133,13 +133,13 @@ def declare_again_command(table: str) -> str:
     return f"{save_command}; dbanon declare URL rules.json {table_option}"
 
 
-def spell_sql_option(name: str, value: Any, arguments: Set[str] = SQL_ARGUMENTS) -> str:
+def spell_sql_option(name: str, value: object, arguments: Set[str] = SQL_ARGUMENTS) -> str:
     """Render an option for a call of the SQL function that has these arguments."""
     if name == _PROBLEMS:
         return "dbanon.check_hierarchy"
     if name == _DECLARE_AGAIN:
         # A rule is "not trusted" if the role that declared it could not declare it now.
-        table = _text_literal(parse_relation(value).quoted)
+        table = _text_literal(parse_relation(str(value)).quoted)
         return (
             f"SELECT dbanon.declare({table}, (SELECT jsonb_object_agg(column_name, rule) FROM"
             f" dbanon.rules({table}) WHERE state = 'not trusted'))"
@@ -159,12 +159,12 @@ def spell_sql_option(name: str, value: Any, arguments: Set[str] = SQL_ARGUMENTS)
     return f"options => {_hint_text_literal(json_text({name: value}))}"
 
 
-def spell_classes_option(name: str, value: Any) -> str:
+def spell_classes_option(name: str, value: object) -> str:
     """Render an option for a call of ``dbanon.classes``."""
     return spell_sql_option(name, value, _CLASSES_ARGUMENTS)
 
 
-def _hint_literal(value: Any) -> str:
+def _hint_literal(value: object) -> str:
     """Render a value of a hint as a SQL literal."""
     if isinstance(value, list):
         return f"ARRAY[{', '.join(map(_hint_literal, value))}]"
@@ -186,7 +186,7 @@ PROPOSED_TARGET = "duckdb:///released.duckdb"
 
 def build_command(
     url: str,
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     hierarchies: Iterable[str] = (),
     target: str | None = None,
 ) -> str:
@@ -238,9 +238,9 @@ def build_job_command(
 _SHORT_FLAGS = {"quasi_identifiers": "-q", "sensitive": "-s"}
 
 
-def _option_words(name: str, value: Any) -> list[str]:
+def _option_words(name: str, value: object) -> list[str]:
     """Render an option with its value as words of the command line."""
-    if name in _SHORT_FLAGS:
+    if name in _SHORT_FLAGS and isinstance(value, (tuple, list)):
         # A short option takes one name. Blanks in it need no quotes, but commas and quotes do.
         return [
             word
@@ -267,7 +267,7 @@ def _option_words(name: str, value: Any) -> list[str]:
     return [flag(parameter), str(value)]
 
 
-def _format_item(value: Any) -> str:
+def _format_item(value: object) -> str:
     """Render one value of a repeatable option for the command line."""
     if isinstance(value, Model):
         # COLUMN=KIND:LEVEL, and for two kinds a further parameter.
@@ -283,9 +283,7 @@ def _format_item(value: Any) -> str:
     return str(value)
 
 
-def build_statement(
-    release_options: Mapping[str, Any], hierarchies: Mapping[str, Any] | None = None
-) -> str:
+def build_statement(release_options: JsonMapping, hierarchies: JsonMapping | None = None) -> str:
     """Build the SQL call that makes a recommended release inside PostgreSQL.
 
     Parameters
@@ -317,7 +315,7 @@ def build_statement(
     return f"SELECT * FROM dbanon.{release_options['method']}({', '.join(call_arguments)})"
 
 
-def _scalar_literal(value: Any) -> str:
+def _scalar_literal(value: object) -> str:
     """Render a text or number as a SQL literal."""
     return _text_literal(value) if isinstance(value, str) else str(value)
 

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dbanon.doors.plpython_options import allowed_advice_keys, allowed_keys, describe_option
 from dbanon.hierarchy.spec import KINDS
@@ -53,6 +53,9 @@ from dbanon.stores.postgresql.display import DISPLAY_TEMPLATES
 from dbanon.stores.postgresql.foreign import FOREIGN_CODE_HINT, foreign_code_query
 from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS, PINNED_SETTINGS, set_clauses
 from dbanon.version import share_path, version
+
+if TYPE_CHECKING:
+    from dbanon.data.frozen import DataclassInstance
 
 # The extension that holds the ledger, named as the role that owns it.
 LEDGER_EXTENSION = LEDGER_OWNER
@@ -242,7 +245,7 @@ def method_arguments() -> tuple[str, ...]:
     return tuple(re.findall(r"^ +'(\w+)', @METHOD@", template, re.M))
 
 
-def method_manual(method: Method, job: type[Any] = Job) -> str:
+def method_manual(method: Method, job: type[DataclassInstance] = Job) -> str:
     """Build the manual of a method's SQL function."""
     allowed_options = allowed_keys(method.name, method_arguments(), writes=True, job=job)
     lines = [

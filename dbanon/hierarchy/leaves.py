@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,7 +158,7 @@ def sort_values(texts: Collection[str], attribute: Attribute) -> list[str]:
     return sorted(texts)
 
 
-def sort_key(text: str, attribute: Attribute) -> Any:
+def sort_key(text: str, attribute: Attribute) -> int | str | tuple[bool, Decimal]:
     """Return the key by which ``sort_values`` sorts; it is equal for two spellings of a number."""
     if text in attribute.order:
         return attribute.order.index(text)

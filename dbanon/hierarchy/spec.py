@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.errors import HierarchyBroken, InvalidParameter, nearest_names
 from dbanon.hierarchy import builders
 from dbanon.hierarchy.edges import Pulse, ignore_pulses
@@ -43,9 +44,9 @@ class HierarchySpec:
     text: str
 
     @property
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> JsonObject:
         """The specification as a dictionary."""
-        parameters: dict[str, Any] = json.loads(self.text)
+        parameters: JsonObject = json.loads(self.text)
         return parameters
 
     @property
@@ -54,7 +55,7 @@ class HierarchySpec:
         return self.parameters[self.kind]
 
 
-HierarchySource: TypeAlias = Hierarchy | HierarchySpec | Mapping[str, Any] | str | Path
+HierarchySource: TypeAlias = Hierarchy | HierarchySpec | JsonMapping | str | Path
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class _KeyRule:
     expected : a description of the accepted values, for errors.
     """
 
-    is_valid: Callable[[Any], bool]
+    is_valid: Callable[[object], bool]
     expected: str
 
 
@@ -85,19 +86,19 @@ class _KindRule:
     options: Mapping[str, _KeyRule]
 
 
-def _is_integer(value: Any) -> bool:
+def _is_integer(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: object) -> TypeGuard[str]:
     return isinstance(value, str) and bool(value)
 
 
-def _make_list_check(is_valid: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def _make_list_check(is_valid: Callable[[object], bool]) -> Callable[[object], bool]:
     """Return a check that a value is a list, not empty, of items that pass another check."""
     return lambda value: (
         isinstance(value, (list, tuple)) and bool(value) and all(map(is_valid, value))
@@ -307,7 +308,7 @@ _SAMPLE_VALUES = {"intervals": "0", "dates": "2000-01-01", "mask": "-"}
 # By kind, the key that may list the values in order, or be true for the column's own order.
 _ORDER_KEYS = {"ordered": "ordered", "grouped": "order"}
 
-_BUILDERS: dict[str, Callable[[Mapping[str, Any], Sequence[str], Pulse], Hierarchy]] = {
+_BUILDERS: dict[str, Callable[[JsonMapping, Sequence[str], Pulse], Hierarchy]] = {
     "intervals": lambda spec, values, pulse: builders.intervals(
         values, spec["intervals"], spec.get("origin", 0), pulse=pulse
     ),
@@ -327,12 +328,14 @@ _BUILDERS: dict[str, Callable[[Mapping[str, Any], Sequence[str], Pulse], Hierarc
 }
 
 
-def _ordered_values(order: Any, values: Sequence[str]) -> Sequence[str]:
+def _ordered_values(
+    order: Literal[True] | Iterable[object], values: Sequence[str]
+) -> Sequence[str]:
     """Return the values in order: ``values`` if the order is True, otherwise the listed order."""
     return values if order is True else list(map(str, order))
 
 
-def _parse_object(parameters: Mapping[str, Any]) -> Hierarchy | HierarchySpec:
+def _parse_object(parameters: JsonMapping) -> Hierarchy | HierarchySpec:
     """Parse a JSON object; see ``parse``."""
     kinds = [key for key in parameters if key in KINDS]
     if len(kinds) != 1:

@@ -16,11 +16,12 @@ from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.files import open_regular_file
 from dbanon.hierarchy.edges import (
     Edge,
@@ -33,6 +34,9 @@ from dbanon.hierarchy.edges import (
 )
 
 # ARX uses the semicolon. The comma is last because labels may contain one.
+# The branches below a node by its label, or the labels of its leaves.
+NestedTree: TypeAlias = "Mapping[str, NestedTree] | Iterable[str]"
+
 _DELIMITERS = (";", "\t", "|", ",")
 
 
@@ -52,7 +56,7 @@ class Hierarchy:
     labels: tuple[str, ...]
     parents: NDArray[np.int32]
 
-    def __init__(self, labels: Sequence[str], parents: Sequence[int] | NDArray[Any]) -> None:
+    def __init__(self, labels: Sequence[str], parents: Sequence[int] | NDArray[np.integer]) -> None:
         self.labels = tuple(labels)
         self.parents = np.array(parents, np.int32)
         self.parents.setflags(write=False)
@@ -188,7 +192,9 @@ class Hierarchy:
             number: label for number, label in labels.items() if number not in ambiguous_numbers
         }
 
-    def common_ancestors(self, first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.int32]:
+    def common_ancestors(
+        self, first: NDArray[np.integer], second: NDArray[np.integer]
+    ) -> NDArray[np.int32]:
         """Find the lowest common ancestors of pairs of nodes, int32, in the shape of the arguments.
 
         Parameters
@@ -204,7 +210,9 @@ class Hierarchy:
             right[climb_right] = self.parents[right[climb_right]]
         return left
 
-    def common_nodes(self, low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.int32]:
+    def common_nodes(
+        self, low: NDArray[np.integer], high: NDArray[np.integer]
+    ) -> NDArray[np.int32]:
         """Return the node as which each range of leaves is released, int32 (m,).
 
         It is the lowest common ancestor of the leaves.
@@ -215,7 +223,7 @@ class Hierarchy:
         """
         return self._released_nodes(self.common_ancestors(self.leaves[low], self.leaves[high]))
 
-    def loss(self, leaves: NDArray[Any], nodes: NDArray[Any]) -> NDArray[np.float64]:
+    def loss(self, leaves: AnyArray, nodes: NDArray[np.integer]) -> NDArray[np.float64]:
         """Return the share of lost edges: 0 if a leaf itself is released, 1 if the root is.
 
         Of the edges from a leaf up to the root, those up to the released node are lost. A leaf that
@@ -237,7 +245,7 @@ class Hierarchy:
         """True if all leaves have the same depth, so a node has the same loss for all of them."""
         return int(self.leaf_depths.min(initial=self.height)) == self.height
 
-    def label_loss(self, nodes: NDArray[Any]) -> NDArray[np.float64]:
+    def label_loss(self, nodes: NDArray[np.integer]) -> NDArray[np.float64]:
         """Compute the mean ``loss`` of the leaves below each node, float64 (m,).
 
         Parameters
@@ -379,7 +387,7 @@ class Hierarchy:
         return cls(*build_nodes(edges))
 
     @classmethod
-    def from_nested(cls, tree: Mapping[str, Any]) -> Hierarchy:
+    def from_nested(cls, tree: NestedTree) -> Hierarchy:
         """Build from ``{root: {child: {...}, child: [leaf, ...]}}``.
 
         Raises
@@ -389,10 +397,10 @@ class Hierarchy:
         """
         edges: list[Edge] = []
 
-        def walk(branch: Any, parent: str | None) -> None:
+        def walk(branch: NestedTree, parent: str | None) -> None:
             if isinstance(branch, str):
                 raise TypeError("a branch of a hierarchy must be an object or a list, not text")
-            branches = (
+            branches: Iterable[tuple[str, NestedTree]] = (
                 branch.items() if isinstance(branch, Mapping) else ((leaf, ()) for leaf in branch)
             )
             for label, subbranch in branches:
@@ -414,7 +422,7 @@ class Hierarchy:
         return cls.from_levels(rows, first=first_line)
 
     @classmethod
-    def from_json(cls, content: Any) -> Hierarchy:
+    def from_json(cls, content: object) -> Hierarchy:
         """Build from parsed JSON: ``{root: {child: [leaf, ...]}}``, or a list of [child, parent].
 
         Raises
@@ -463,7 +471,7 @@ class Hierarchy:
         return text.getvalue()
 
 
-def _convert_pair(pair: Any) -> tuple[str, str | None]:
+def _convert_pair(pair: object) -> tuple[str, str | None]:
     """Convert the labels of a pair [child, parent] to text; raises TypeError as ``from_json``."""
     if not isinstance(pair, (list, tuple)) or len(pair) != 2:
         raise TypeError("a pair of labels must be a list of two")
@@ -471,7 +479,7 @@ def _convert_pair(pair: Any) -> tuple[str, str | None]:
     return _label_of(child), None if parent is None else _label_of(parent)
 
 
-def _convert_branch(branch: Any) -> Any:
+def _convert_branch(branch: object) -> NestedTree:
     """Convert the labels of a nested tree to text; raises TypeError as ``from_json``."""
     if isinstance(branch, Mapping):
         return {label: _convert_branch(subbranch) for label, subbranch in branch.items()}
@@ -480,7 +488,7 @@ def _convert_branch(branch: Any) -> Any:
     raise TypeError("a branch of a hierarchy must be an object or a list")
 
 
-def _label_of(value: Any) -> str:
+def _label_of(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise TypeError("a label must be text or a number")
     return str(value)

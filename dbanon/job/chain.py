@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields, replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.option import Option, build_options, check_options, parameters
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.errors import InvalidParameter
 from dbanon.job.pseudonym import is_key_location
 
@@ -95,7 +96,7 @@ class Chain:
             form="TABLE=A,B",
         ),
     ] = field(default_factory=dict)
-    rules: Mapping[str, Any] = field(default_factory=dict)
+    rules: JsonMapping = field(default_factory=dict)
 
     def with_paths(self, map_path: Callable[[str], str], map_text: Callable[[str], str]) -> Chain:
         """Copy the chain, and map the location of its key, as job files do to expand paths.
@@ -118,7 +119,7 @@ class Chain:
         require_key_form(self.key)
 
     @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Chain:
+    def from_plain(cls, plain: JsonMapping) -> Chain:
         """Build the chain from the plain values of its fields, by name.
 
         Keys of ``ChainRules`` are accepted, too: they are the rules that the job expects the chain
@@ -244,7 +245,7 @@ class ChainRules:
             )
 
     @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> ChainRules:
+    def from_plain(cls, plain: JsonMapping) -> ChainRules:
         """Rebuild rules from the values of ``to_plain``.
 
         Rules from version 0.2.0 lack ``min_newcomers`` and ``max_wait``, and admit all newcomers
@@ -252,7 +253,7 @@ class ChainRules:
         """
         return build_options(cls, {"min_newcomers": 0, "max_wait": 0} | dict(plain))
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_plain(self) -> JsonObject:
         """The rules as plain values."""
         return {rule.name: getattr(self, rule.name) for rule in fields(self)} | {
             "tables": list(self.tables)

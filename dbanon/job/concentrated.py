@@ -12,7 +12,6 @@ proposition 12 and corollary 13.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.option import Option
@@ -25,11 +24,17 @@ _BILLION = 10**9
 _SAFETY_FACTOR = 1 + 1e-9
 
 
-def delta_option(help_text: str, **settings: Any) -> Option:
+def delta_option(help_text: str, *, docs_page: str = "", concerns_release: bool = False) -> Option:
     """Build an option for a delta, which must be above 0 and at most 1e-5."""
     expected = "a number above 0, at most 1e-5"
     return Option(
-        help_text, minimum=0, excludes_minimum=True, maximum=1e-5, expected=expected, **settings
+        help_text,
+        minimum=0,
+        excludes_minimum=True,
+        maximum=1e-5,
+        expected=expected,
+        docs_page=docs_page,
+        concerns_release=concerns_release,
     )
 
 

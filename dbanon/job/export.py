@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
 
 from dbanon.data.extension import find_table_format
 from dbanon.data.frozen import dataclass
 from dbanon.data.option import is_text
+from dbanon.data.types import JsonMapping
 from dbanon.errors import InvalidParameter
 
 PARQUET, CSV = "parquet", "csv"
@@ -56,7 +55,7 @@ class Export:
     keep_last: int | None = None
 
     def __post_init__(self) -> None:
-        path: Any = self.path
+        path: object = self.path
         if not isinstance(path, str) or not path.strip() or "\0" in path or not is_text(path):
             raise InvalidParameter("The path of an export must be text.", hint=_PATH_HINT)
         # None unless the path names a table outside of databases by a prefix, such as ``iceberg:``.
@@ -87,7 +86,7 @@ class Export:
                 "The separator and the decimal mark of an export must differ.",
                 hint='With decimal "," set separator to ";" or tab.',
             )
-        keep_last: Any = self.keep_last
+        keep_last: object = self.keep_last
         if keep_last is not None and (
             isinstance(keep_last, bool) or not isinstance(keep_last, int) or keep_last < 1
         ):
@@ -114,7 +113,7 @@ class Export:
         object.__setattr__(self, "format", PARQUET)
 
     @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Export:
+    def from_plain(cls, plain: JsonMapping) -> Export:
         """Build the export from plain values by option; raises InvalidParameter."""
         names = [option.name for option in fields(cls)]
         if "path" not in plain or not set(plain) <= set(names):

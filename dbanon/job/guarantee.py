@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from dbanon.data.counts import CountRequests, Counts, Recount
 from dbanon.data.frozen import dataclass
@@ -43,6 +44,21 @@ NULL_SUFFIXES = {
     "merge": ", NULL counted as a value; values of rare patterns of NULLs may be released as NULL",
     "suppress": "; records with a NULL were withheld",
 }
+
+
+if TYPE_CHECKING:
+    from typing import Required, TypedDict
+
+    class GuaranteeFields(TypedDict, total=False):
+        """The fields of ``Guarantee`` that do not depend on what k counts, as keyword arguments."""
+
+        k: Required[int]
+        by: tuple[str, ...]
+        models: tuple[Model, ...]
+        column_sets: tuple[ColumnSet, ...]
+        nulls: str
+        withhold_failing: bool
+        method_sentence: str
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,12 @@ release, with counts if there are any; the verdict on the release contains it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
 
 from dbanon.data.counts import CountRequests, Counts, Recount, describe_rarest_row
 from dbanon.data.frozen import dataclass
+from dbanon.data.types import JsonMapping
 from dbanon.errors import InvalidParameter
 from dbanon.job.guarantee import (
     NULL_SUFFIXES,
@@ -28,6 +29,11 @@ from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.methods.registry import Method
 from dbanon.recoding import Recoding
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from dbanon.job.guarantee import GuaranteeFields
 
 
 @dataclass(frozen=True)
@@ -155,7 +161,10 @@ class PerAttributeGuarantee(Guarantee):
 
 
 def build_guarantee(
-    name: str, entity: str | None = None, person_rows: str = WHOLE_PERSONS, **fields: Any
+    name: str,
+    entity: str | None = None,
+    person_rows: str = WHOLE_PERSONS,
+    **fields: Unpack[GuaranteeFields],
 ) -> Guarantee:
     """Build the guarantee of this name.
 
@@ -175,7 +184,7 @@ def build_guarantee(
     return guarantee_class(entity_columns=entity_columns, **fields)
 
 
-def guarantee_from_ledger(k: int, arguments: Mapping[str, Any]) -> Guarantee:
+def guarantee_from_ledger(k: int, arguments: JsonMapping) -> Guarantee:
     """Rebuild the guarantee of a release from the arguments in its ledger entry."""
     if arguments.get("tables"):
         # A release of a chain with several tables.
@@ -192,7 +201,7 @@ def guarantee_from_ledger(k: int, arguments: Mapping[str, Any]) -> Guarantee:
     )
 
 
-def _parse_column_sets(entries: Any) -> tuple[ColumnSet, ...]:
+def _parse_column_sets(entries: Iterable[JsonMapping]) -> tuple[ColumnSet, ...]:
     """Parse the sets of columns in a ledger entry.
 
     Any database role that may run jobs can forge such entries, so their form is checked.

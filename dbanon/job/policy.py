@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field, fields
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.option import Option, check_options, document_options, find_parameter, parameters
 from dbanon.data.scales import MAHALANOBIS, STANDARDIZATIONS
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.chain_guarantee import ChainGuarantee
@@ -29,6 +30,9 @@ from dbanon.methods import METHODS, find_method
 from dbanon.methods.registry import Method
 from dbanon.recoding import INTERVALS, RECODINGS, Settings, find_recoding
 from dbanon.spaces.numeric import check_weights
+
+if TYPE_CHECKING:
+    from dbanon.job.guarantee import GuaranteeFields
 
 REFINEMENTS = ("pass", "fast", "thorough")
 
@@ -63,7 +67,7 @@ class Policy:
         ),
     ] = "mdav"
     options: Annotated[
-        Mapping[str, Any],
+        JsonMapping,
         Option(
             "A parameter of the method.",
             expected="values by name",
@@ -339,7 +343,7 @@ class Policy:
         """The guarantee of a release in a chain, which also covers histories."""
         return ChainGuarantee(entity=entity, chain=chain, **self._guarantee_fields(by))
 
-    def _guarantee_fields(self, by: Sequence[str]) -> dict[str, Any]:
+    def _guarantee_fields(self, by: Sequence[str]) -> GuaranteeFields:
         """The fields that all guarantees have, as keyword arguments."""
         return {
             "k": int(self.k),
@@ -366,7 +370,7 @@ class Policy:
             )
         return self.block_size
 
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> JsonObject:
         """The policy as plain values, for the ledger.
 
         Secret options contain values of columns, so the ledger has only their number.
@@ -414,7 +418,7 @@ def _check_refinement(policy: Policy, method: Method) -> None:
         )
 
 
-def _plain_value(value: Any, *, is_secret: bool) -> Any:
+def _plain_value(value: object, *, is_secret: bool) -> object:
     """Convert an option's value for the ledger, which records only the length of a secret list."""
     if isinstance(value, Hierarchy):
         return {"leaves": value.n_leaves, "height": value.height}

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from datetime import date
-from typing import Annotated, Any
+from typing import Annotated
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.option import (
@@ -20,6 +20,7 @@ from dbanon.data.option import (
     find_parameter,
     parameters,
 )
+from dbanon.data.types import JsonObject
 from dbanon.errors import InvalidParameter, UnknownOption, nearest_names
 from dbanon.job.concentrated import delta_option, rho_of
 from dbanon.job.job import DEFAULT_CHUNK_ROWS, Job, check_door
@@ -251,7 +252,7 @@ class PrivateJob:
         """The unit of protection: ``row`` or ``person``."""
         return PERSON if self.entity_columns else ROW
 
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> JsonObject:
         """The options of the method as plain values for the ledger; none of them is secret.
 
         Leaves out hierarchies, because they may not have been read yet.
@@ -279,7 +280,7 @@ def private_method_options() -> tuple[Parameter, ...]:
     )
 
 
-def build_private_job(arguments: Mapping[str, Any]) -> PrivateJob:
+def build_private_job(arguments: Mapping[str, object]) -> PrivateJob:
     """Build the job from ``arguments``, which are option values by name.
 
     ``method`` may be among them. Options of other methods are ignored if they have their default
@@ -296,8 +297,8 @@ def build_private_job(arguments: Mapping[str, Any]) -> PrivateJob:
     fields_without_option = {
         name for name in PrivateJob.__dataclass_fields__ if name not in options
     }
-    method = arguments.get("method") or DP_RANKS
-    accepted_options: dict[str, Any] = {"method": method}
+    method = str(arguments.get("method") or DP_RANKS)
+    accepted_options: dict[str, object] = {"method": method}
     for name, value in arguments.items():
         if name == "method":
             continue
@@ -335,7 +336,7 @@ def build_option_refusal(option: str, method: str = DP_RANKS) -> InvalidParamete
     )
 
 
-def refuse_private_options(method: Any, arguments: Mapping[str, Any]) -> None:
+def refuse_private_options(method: object, arguments: Mapping[str, object]) -> None:
     """Check that no option of the private methods is set, for a method that builds classes.
 
     Raises
@@ -355,14 +356,14 @@ def refuse_private_options(method: Any, arguments: Mapping[str, Any]) -> None:
             )
 
 
-def _is_default(param: Parameter, value: Any) -> bool:
+def _is_default(param: Parameter, value: object) -> bool:
     """True if a value is None, the default or, if the default is empty, an empty container."""
     if value is None or value == param.default:
         return True
     return isinstance(value, (tuple, list, Mapping)) and not value and not param.default
 
 
-def _plain_value(value: Any) -> Any:
+def _plain_value(value: object) -> object:
     """Convert an option's value to JSON types."""
     if isinstance(value, Mapping):
         return {name: _plain_value(element) for name, element in value.items()}

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from dbanon.data.files import FOREIGN_FILES, REFUSE
 from dbanon.data.frozen import dataclass
 from dbanon.data.option import Option, check_options, parameters
+from dbanon.data.types import JsonObject, KeywordArguments
 from dbanon.errors import InvalidParameter
 
 # Orders of day, month and year.
@@ -212,7 +213,7 @@ class Reading:
             option.name for option in options if getattr(self, option.name) != option.default
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """The options that differ from their defaults, as plain values."""
         options = {name: getattr(self, name) for name in self.non_default_options}
         return {
@@ -238,7 +239,7 @@ class Reading:
         values_by_option: dict[str, set[str]] = {}
         for option, value in inferred_options:
             values_by_option.setdefault(option, set()).add(value)
-        new_options: dict[str, Any] = {
+        new_options: KeywordArguments = {
             option: next(iter(values))
             for option, values in values_by_option.items()
             if len(values) == 1 and getattr(self, option) is None

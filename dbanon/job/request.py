@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
 
 from dbanon.data.option import all_parameters, build_options, parameters
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.hierarchy.spec import HierarchySpec, parse_all
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.export import Export
@@ -35,7 +35,7 @@ _RUN_OPTIONS = {
 }
 
 
-def build_request(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
+def build_request(job: Job, source: JsonMapping) -> JsonObject:
     """Build the request of a job as plain values.
 
     Parameters
@@ -43,7 +43,7 @@ def build_request(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
     source : plain values by name that identify the source, such as the types of its columns. A
         repeated release is compared with them.
     """
-    options: dict[str, Any] = {}
+    options: JsonObject = {}
     unstored_options = []
     job_fields = {param.name for param in parameters(Job)}
     for param in all_parameters(Job):
@@ -66,7 +66,7 @@ def build_request(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
             options[name] = _to_plain(value)
         except _UnstorableError:
             unstored_options.append(name)
-    request: dict[str, Any] = {"asked": options, "source": dict(source)}
+    request: JsonObject = {"asked": options, "source": dict(source)}
     if job.declared:
         request["declared"] = job.declared
     if job.chain is not None:
@@ -85,7 +85,7 @@ def build_request(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
     return request | ({"lacks": unstored_options} if unstored_options else {})
 
 
-def job_from_request(request: Mapping[str, Any], **overrides: Any) -> Job:
+def job_from_request(request: JsonMapping, **overrides: object) -> Job:
     """Rebuild the job of a request.
 
     If declared rules define the job's columns, the caller must still read and apply them.
@@ -117,7 +117,7 @@ class _UnstorableError(Exception):
     """A value cannot be converted to JSON types."""
 
 
-def _to_plain(value: Any) -> Any:
+def _to_plain(value: object) -> object:
     """Convert the value of an option to JSON types; raises _UnstorableError."""
     if isinstance(value, HierarchySpec):
         return value.parameters

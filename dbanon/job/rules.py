@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TypeGuard
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import NORMALIZE
+from dbanon.data.types import JsonMapping, JsonObject, KeywordArguments
 from dbanon.data.words import json_text
 from dbanon.errors import HierarchyBroken, InvalidParameter, nearest_names
-from dbanon.hierarchy.spec import parse
+from dbanon.hierarchy.spec import HierarchySpec, parse
+from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.columns import VALUE_KINDS
 from dbanon.measures import Model, model_kinds
 
@@ -58,18 +60,19 @@ COLUMN_OPTIONS = (
 MAX_RULE_BYTES = 65_536
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _is_list_of_distinct_texts(value: Any) -> bool:
-    is_list = isinstance(value, list) and bool(value) and all(isinstance(v, str) for v in value)
-    return is_list and len(set(value)) == len(value) and "" not in value
+def _is_list_of_distinct_texts(value: object) -> bool:
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        return False
+    return bool(value) and len(set(value)) == len(value) and "" not in value
 
 
 # By key of a rule: a function that tells whether a value is allowed, and a description of the
 # allowed values, to follow "must be".
-_VALUE_CHECKS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+_VALUE_CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "hierarchy": (
         lambda value: isinstance(value, (str, dict)) and bool(value),
         "the name of a stored hierarchy, or an object as in the option hierarchies",
@@ -104,7 +107,7 @@ class TableRules:
     by_column : by column, its rule as a mapping with the key ``role`` and possibly others.
     """
 
-    by_column: Mapping[str, Mapping[str, Any]]
+    by_column: Mapping[str, JsonMapping]
 
     @property
     def digest(self) -> str:
@@ -119,7 +122,7 @@ class TableRules:
         """The names of the columns that have this role."""
         return tuple(name for name, rule in self.by_column.items() if rule["role"] == role)
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> KeywordArguments:
         """The options of a job that follow from these rules, by name.
 
         Raises
@@ -161,12 +164,12 @@ class TableRules:
             "declared": self.digest,
         }
 
-    def _values_of_key(self, key: str) -> dict[str, Any]:
+    def _values_of_key(self, key: str) -> JsonObject:
         """The values of a key, by the columns whose rules have it."""
         return {name: rule[key] for name, rule in self.by_column.items() if key in rule}
 
 
-def validate_rules(declaration: Any) -> TableRules:
+def validate_rules(declaration: object) -> TableRules:
     """Validate rules, and convert each to an object with a role.
 
     Parameters
@@ -201,7 +204,7 @@ def require_one_entity(rules: TableRules) -> None:
         )
 
 
-def require_no_columns(*objects: Any) -> None:
+def require_no_columns(*objects: object) -> None:
     """Check that a job that uses declared rules has no options that describe columns.
 
     Parameters
@@ -221,7 +224,7 @@ def require_no_columns(*objects: Any) -> None:
             )
 
 
-def rules_from_comments(comments: Mapping[str, str]) -> dict[str, Any]:
+def rules_from_comments(comments: Mapping[str, str]) -> dict[str, object]:
     """Parse the rules in comments on columns, each on a line that begins with ``dbanon:``.
 
     After the prefix comes a role, or a rule as JSON. Nothing in a comment is executed.
@@ -231,7 +234,7 @@ def rules_from_comments(comments: Mapping[str, str]) -> dict[str, Any]:
     InvalidParameter : a comment has several such lines, or one that is neither a role nor JSON. The
         message does not quote the comment.
     """
-    rules: dict[str, Any] = {}
+    rules: dict[str, object] = {}
     for name, text in comments.items():
         lines = _RULE_IN_COMMENT.findall(text or "")
         if not lines:
@@ -250,13 +253,13 @@ def rules_from_comments(comments: Mapping[str, str]) -> dict[str, Any]:
     return rules
 
 
-def _validate_rule(name: str, declared_rule: Any) -> dict[str, Any]:
+def _validate_rule(name: str, declared_rule: object) -> JsonObject:
     """Validate the rule of a column, and return it as an object with a role."""
     if not name or "\0" in name:
         raise InvalidParameter("The name of a column is empty or contains a NUL character.")
-    rule = {"role": declared_rule} if isinstance(declared_rule, str) else declared_rule
+    rule: object = {"role": declared_rule} if isinstance(declared_rule, str) else declared_rule
     role = rule.get("role") if isinstance(rule, Mapping) else None
-    if not isinstance(role, str) or role not in ROLES:
+    if not isinstance(rule, Mapping) or not isinstance(role, str) or role not in ROLES:
         suggestion = (
             nearest_names(role, ROLES) if isinstance(role, str) and len(role) < 64 else None
         )
@@ -291,11 +294,11 @@ def _validate_rule(name: str, declared_rule: Any) -> dict[str, Any]:
             hint='Store the hierarchy (dbanon hierarchy store), and name it: {"hierarchy":'
             ' "NAME"}.',
         )
-    validated_rule: dict[str, Any] = json.loads(rule_json)
+    validated_rule: JsonObject = json.loads(rule_json)
     return validated_rule
 
 
-def _parse_hierarchy(name: str, hierarchy: Any) -> Any:
+def _parse_hierarchy(name: str, hierarchy: str | JsonMapping) -> Hierarchy | HierarchySpec:
     """Parse the hierarchy of a column; a string names a stored hierarchy, never a file."""
     try:
         return parse({"name": hierarchy} if isinstance(hierarchy, str) else hierarchy, files=False)
@@ -304,7 +307,7 @@ def _parse_hierarchy(name: str, hierarchy: Any) -> Any:
         raise
 
 
-def _parse_models(name: str, rule: Mapping[str, Any]) -> list[Model]:
+def _parse_models(name: str, rule: JsonMapping) -> list[Model]:
     """Parse the privacy models in the rule of a sensitive column."""
     models = list(rule.get("models", ()))
     for kind, level in rule.get("model", {}).items():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute, Kind
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.measures import Model
 
@@ -34,7 +35,7 @@ class ColumnSet:
     plain_types: ClassVar[tuple[type, ...]] = (Mapping, list, tuple)
 
     def __post_init__(self) -> None:
-        names: Any = self.columns
+        names: Collection[object] = self.columns
         if isinstance(names, str) or not all(isinstance(name, str) for name in names):
             raise InvalidParameter("The columns of a set must be a list of names.", hint=_FORM_HINT)
         object.__setattr__(self, "columns", tuple(names))
@@ -42,14 +43,14 @@ class ColumnSet:
             raise InvalidParameter(
                 "A set of `also_k` must name at least one column, and each once.", hint=_FORM_HINT
             )
-        k: Any = self.k
+        k: object = self.k
         if k is not None and (not isinstance(k, int) or isinstance(k, bool) or k < 2):
             raise InvalidParameter(
                 "The k of a set of columns must be a whole number, 2 or more.", hint=_FORM_HINT
             )
 
     @classmethod
-    def from_plain(cls, plain: Mapping[str, Any] | Sequence[str]) -> ColumnSet:
+    def from_plain(cls, plain: JsonMapping | Sequence[str]) -> ColumnSet:
         """Build the set from a mapping with the keys columns and k, or from a list of columns.
 
         Raises
@@ -88,7 +89,7 @@ class ColumnSet:
             names += (f"{name}_low", f"{name}_high") if is_range else (name,)
         return ColumnSet(tuple(names), self.k)
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_plain(self) -> JsonObject:
         """The set as plain values, for the ledger."""
         return {"columns": list(self.columns), "k": self.k}
 

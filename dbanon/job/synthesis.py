@@ -15,6 +15,7 @@ from dbanon.data.option import (
     find_parameter,
     parameters,
 )
+from dbanon.data.types import JsonMapping
 from dbanon.errors import InvalidParameter, UnknownMethod, UnknownOption, nearest_names
 from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
@@ -189,7 +190,7 @@ class PrivateOptions:
         ),
     ] = None
     null_as: Annotated[
-        Mapping[str, Any],
+        JsonMapping,
         Option(
             "The value that replaces NULL in a column whose type allows NULL.",
             item="values",
@@ -241,14 +242,16 @@ class PrivateOptions:
 
 
 # By method that makes synthetic rows: the class of its options.
-SYNTHESIS_OPTIONS: dict[str, type[Any]] = {
+SYNTHESIS_OPTIONS: dict[str, type[PrivateOptions | DcmdpOptions]] = {
     DP_RANKS: PrivateOptions,
     DP_MARGINALS: PrivateOptions,
     "dcmdp": DcmdpOptions,
 }
 
 
-def parse_synthesis_options(method: str, options: Mapping[str, Any]) -> Any:
+def parse_synthesis_options(
+    method: str, options: Mapping[str, object]
+) -> PrivateOptions | DcmdpOptions:
     """Build the options object of a method.
 
     Parameters

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import Attribute
+from dbanon.data.types import JsonMapping
 from dbanon.measures.models import CountedModel
 
 
@@ -117,8 +117,8 @@ class Verdict:
     rarest_in_sets: tuple[int, ...] = ()
     persons: int | None = None
     k_rows: int | None = None
-    ledger_values: Mapping[str, Any] = field(default_factory=dict)
-    model_ledger_values: Mapping[str, Any] = field(default_factory=dict)
+    ledger_values: JsonMapping = field(default_factory=dict)
+    model_ledger_values: JsonMapping = field(default_factory=dict)
     classes_text: str = "classes"
     unit_suffix: str = ""
     cautions: tuple[Caution, ...] = ()

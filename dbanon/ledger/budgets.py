@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from typing import Any
 
 from dbanon.data.frozen import dataclass
 from dbanon.errors import (
@@ -23,7 +22,7 @@ from dbanon.errors import (
 from dbanon.job.concentrated import Cost, describe_rho
 from dbanon.job.private import NewBudget
 from dbanon.ledger.entries import optional_column
-from dbanon.ledger.tables import TABLES, as_text
+from dbanon.ledger.tables import TABLES, LedgerRow, as_text
 from dbanon.release.words import now
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
@@ -266,7 +265,7 @@ def _close(session: Session, name: str, n_budgets: int) -> None:
         raise _not_owner_error() from None
 
 
-def _insert(session: Session, table: str, row: dict[str, Any]) -> None:
+def _insert(session: Session, table: str, row: LedgerRow) -> None:
     """Insert a row into a ledger table; amounts, which are passed as text, are cast to decimals.
 
     Parameters

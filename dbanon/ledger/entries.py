@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta, timezone
-from typing import Any
 
 from dbanon.data.counts import Recount
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Role
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.data.words import json_text
 from dbanon.errors import InsufficientRights, ReleaseNotFound, TableNotFound
 from dbanon.ledger.entry_checks import parse_json as parse_json
@@ -31,6 +31,7 @@ from dbanon.ledger.tables import (
     INTERNAL_TABLE,
     RELEASE_COLUMNS,
     LedgerEntry,
+    LedgerRow,
 )
 from dbanon.release.outcome import OperatorFigures
 from dbanon.release.report import Report
@@ -91,7 +92,7 @@ class Run:
     source_counts: Mapping[str, int] | None = None
 
     @property
-    def job_fields(self) -> dict[str, Any]:
+    def job_fields(self) -> JsonObject:
         """The fields that only runs of jobs have, without those that are None."""
         fields = {name: getattr(self, name) for name in _JOB_FIELDS}
         return {name: value for name, value in fields.items() if value is not None}
@@ -99,7 +100,7 @@ class Run:
 
 def build_release_row(
     report: Report, output: RelationName, relation: RelationName, histogram: Mapping[int, int]
-) -> dict[str, Any]:
+) -> LedgerRow:
     """Build the ledger row of a report: values by column name, with JSON as text.
 
     Parameters
@@ -109,7 +110,7 @@ def build_release_row(
     histogram : number of classes by class size in rows.
     """
     report_values = report.to_dict()
-    row: dict[str, Any] = {name: report_values.get(name) for name, _, _ in RELEASE_COLUMNS}
+    row: LedgerRow = {name: report_values.get(name) for name, _, _ in RELEASE_COLUMNS}
     row |= {
         "output_schema": output.schema,
         "output_name": output.name,
@@ -127,7 +128,7 @@ def build_release_row(
 
 def build_column_rows(
     report: Report, sql_types: Mapping[str, str], released_columns: Sequence[tuple[str, str]]
-) -> list[dict[str, Any]]:
+) -> list[LedgerRow]:
     """Build the ledger rows for a report's columns, including those that were not copied.
 
     Parameters
@@ -175,8 +176,8 @@ def record(
     sql_types: Mapping[str, str],
     released_columns: Sequence[tuple[str, str]],
     run: Run,
-    request: Mapping[str, Any] | None = None,
-    identity: Mapping[str, Any] | None = None,
+    request: JsonMapping | None = None,
+    identity: JsonMapping | None = None,
     internal: OperatorFigures | None = None,
 ) -> str:
     """Write a release and its run into the ledger, and return the recorded time.
@@ -209,8 +210,8 @@ def record(
 
 def record_row(
     session: Session,
-    row: dict[str, Any],
-    columns: Sequence[Mapping[str, Any]],
+    row: LedgerRow,
+    columns: Sequence[LedgerRow],
     output: Output,
     run: Run,
 ) -> str:
@@ -236,9 +237,7 @@ def record_row(
     return insert_release(session, row, columns, run) if recorded_at is None else recorded_at
 
 
-def insert_release(
-    session: Session, row: dict[str, Any], columns: Sequence[Mapping[str, Any]], run: Run
-) -> str:
+def insert_release(session: Session, row: LedgerRow, columns: Sequence[LedgerRow], run: Run) -> str:
     """Write a release with this session's rights, and return the recorded time.
 
     Parameters
@@ -275,11 +274,13 @@ def insert_release(
         row["request"] = json_text(request)
     # The exact figures have their own table: not everyone who may read the ledger may read them.
     internal = row.pop("internal", None)
-    session.insert_rows(release_table, list(row), [tuple(row.values())])
+    session.connection.insert_rows(release_table, list(row), [tuple(row.values())])
     if internal is not None:
         internal_rows = [(row["release_id"], internal)]
-        session.insert_rows(session.ledger.table(INTERNAL_TABLE), INTERNAL_COLUMNS, internal_rows)
-    session.insert_rows(
+        session.connection.insert_rows(
+            session.ledger.table(INTERNAL_TABLE), INTERNAL_COLUMNS, internal_rows
+        )
+    session.connection.insert_rows(
         column_table, list(columns[0]), [tuple(column.values()) for column in columns]
     )
     insert_run(session, replace(run, release_id=row["release_id"]))
@@ -312,7 +313,7 @@ def insert_run(session: Session, run: Run) -> None:
     # A failed run does not migrate the ledger, so leave out what an older ledger has no column for.
     ledger_columns = dict(session.catalog.list_columns(relation))
     row = {name: value for name, value in row.items() if name in ledger_columns}
-    session.insert_rows(relation, list(row), [tuple(row.values())])
+    session.connection.insert_rows(relation, list(row), [tuple(row.values())])
 
 
 def record_failure(store: Store, run: Run) -> None:
@@ -333,14 +334,14 @@ def record_failure(store: Store, run: Run) -> None:
             insert_run(session, run)
 
 
-def _run_fields(run: Run) -> dict[str, Any]:
+def _run_fields(run: Run) -> JsonObject:
     """Return the fields of a failed run, for the function that records it in the database."""
     fields = asdict(run) | {"output_schema": run.output.schema, "output_name": run.output.name}
     excluded = {"output", "release_id", *_JOB_FIELDS}
     return {name: fields[name] for name in fields if name not in excluded} | run.job_fields
 
 
-def _output_condition(name: RelationName) -> tuple[str, tuple[Any, ...]]:
+def _output_condition(name: RelationName) -> tuple[str, tuple[str | int | None, ...]]:
     """Return an SQL condition for entries with this output name, and its parameters."""
     if name.schema is None:
         return "output_schema IS NULL AND output_name = ?", (name.name,)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from dbanon.data.types import JsonMapping, SqlRow
 from dbanon.errors import InvalidParameter, LedgerEntryBroken
 from dbanon.job.guarantee import GUARANTEES, ROWS
 from dbanon.job.guarantee_names import guarantee_from_ledger
@@ -49,7 +50,7 @@ def reading_entry(name: object) -> Iterator[None]:
 
 
 def read_entry(
-    release_id: str, name: RelationName, row: Sequence[Any], quasi_identifiers: tuple[str, ...]
+    release_id: str, name: RelationName, row: SqlRow, quasi_identifiers: tuple[str, ...]
 ) -> LedgerEntry:
     """Build the entry of a release from its row.
 
@@ -85,12 +86,12 @@ def read_entry(
     )
 
 
-def parse_json(value: Any) -> Any:
+def parse_json(value: object) -> Any:
     """Parse a JSON value of a ledger column, which some databases return as text."""
     return json.loads(value) if isinstance(value, str) else value
 
 
-def require_arguments(arguments: Any) -> Mapping[str, Any]:
+def require_arguments(arguments: JsonMapping) -> JsonMapping:
     """Check the recorded arguments of a release, and return them.
 
     Raises
@@ -113,7 +114,7 @@ def require_arguments(arguments: Any) -> Mapping[str, Any]:
     return dict(arguments)
 
 
-def require_histogram(histogram: Any) -> Mapping[str, int]:
+def require_histogram(histogram: JsonMapping | None) -> Mapping[str, int]:
     """Check the recorded number of classes by size, and return it.
 
     Raises
@@ -131,7 +132,7 @@ def is_list_of_strings(value: object) -> bool:
     return isinstance(value, (list, tuple)) and all(isinstance(text, str) for text in value)
 
 
-def is_column_set(recorded_set: Mapping[str, Any]) -> bool:
+def is_column_set(recorded_set: JsonMapping) -> bool:
     """Return True for a column set in the form that reports write.
 
     ``counted`` is the size of the smallest class of these columns, as the recount found it.
@@ -143,7 +144,7 @@ def is_column_set(recorded_set: Mapping[str, Any]) -> bool:
     return isinstance(recorded_set["k"], int) and isinstance(recorded_set["counted"], int)
 
 
-def is_model(recorded_model: Mapping[str, Any]) -> bool:
+def is_model(recorded_model: JsonMapping) -> bool:
     """Return True for a privacy model in the form that reports write.
 
     ``model`` describes it in words, and ``counted`` is the level that the recount found.
@@ -161,6 +162,6 @@ def is_model(recorded_model: Mapping[str, Any]) -> bool:
     )
 
 
-def _has_only_objects(value: Mapping[str, Any]) -> bool:
+def _has_only_objects(value: JsonMapping) -> bool:
     """Return True if all values of a JSON object are JSON objects."""
     return all(isinstance(inner_value, Mapping) for inner_value in value.values())

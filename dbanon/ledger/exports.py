@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.types import JsonMapping
 from dbanon.ledger import entries
 from dbanon.ledger.entry_checks import reading_entry
 from dbanon.ledger.recorded_report import ledger_time
@@ -78,7 +78,7 @@ def find_exports(session: Session, text: str = _TEXT_OF_EXPORTS) -> Iterator[Exp
     ) in rows:
         name = RelationName(schema, output)
         with reading_entry(name):
-            exports: Any = entries.parse_json(arguments).get("exports", ())
+            exports: Iterable[JsonMapping] = entries.parse_json(arguments).get("exports", ())
             export_entries = [
                 ExportEntry(
                     release_id=str(release_id),

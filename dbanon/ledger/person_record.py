@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.counts import JointHistories
 from dbanon.data.frozen import dataclass
+from dbanon.data.types import SqlRow
 from dbanon.ledger import entries
 from dbanon.ledger.source_history import EarlierRelease, string_argument
 from dbanon.ledger.tables import LONG_TEXT
@@ -29,6 +30,8 @@ from dbanon.sessions.session import Session
 # A person's class in a release, as the ledger stores it: eight bytes of the person's salted hash,
 # and the class number.
 PERSON_DTYPE = np.dtype([("person", ">u8"), ("class", ">i4")])
+# Records of this type.
+PersonRecords: TypeAlias = NDArray[np.void]
 # A report counts joint histories over at most this many earlier releases (five years of monthly
 # ones), to limit the time.
 MAX_COUNTED_RELEASES = 60
@@ -115,7 +118,7 @@ class RecordedPersons:
     release_id: str
     output: str
     salt: str
-    source: tuple[Any, ...]
+    source: SqlRow
     entity: str
     k: int
 
@@ -167,11 +170,11 @@ def record_persons(session: Session, release_id: str) -> None:
     ]
     if rows:
         columns = ["release_id", "part", "persons"]
-        session.insert_rows(session.ledger.table("release_person"), columns, rows)
+        session.connection.insert_rows(session.ledger.table("release_person"), columns, rows)
 
 
 def count_joint_histories_of_records(
-    records: Sequence[NDArray[Any]], k: int, *, after_each_release: bool = True
+    records: Sequence[PersonRecords], k: int, *, after_each_release: bool = True
 ) -> list[tuple[int, int, int]]:
     """Count all persons, those whose history fewer than k share, and those with a unique history.
 
@@ -211,7 +214,7 @@ def count_joint_histories_of_records(
     return counts
 
 
-def _read_persons(session: Session, release: str) -> NDArray[Any]:
+def _read_persons(session: Session, release: str) -> PersonRecords:
     """Read the persons of a recorded release."""
     rows = session.rows(
         f"SELECT persons FROM {session.ledger.table('release_person').quoted}"
@@ -226,7 +229,7 @@ def _read_persons(session: Session, release: str) -> NDArray[Any]:
     return np.frombuffer(b"".join(parts), PERSON_DTYPE)
 
 
-def _read_staged_persons(session: Session) -> NDArray[Any]:
+def _read_staged_persons(session: Session) -> PersonRecords:
     """Read the persons of the release in progress, sorted by hash to hide the order of rows."""
     rows = session.rows(f"SELECT person, class FROM {quote(statements.RELEASE_PERSONS)}")
     persons = np.empty(len(rows), PERSON_DTYPE)

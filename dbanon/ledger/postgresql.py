@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
 
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.data.words import escape_control_characters
 from dbanon.errors import InvalidName
 from dbanon.ledger.tables import CHECKS, RELEASE_COLUMNS, TABLES
@@ -294,7 +294,7 @@ _JSON_COLUMNS = ("internal", *(name for name, kind, _ in RELEASE_COLUMNS if kind
 _CONTROL_CHARACTERS = re.compile("[\x01-\x08\x0a-\x1f\x7f-\x9f]")
 
 
-def entry_arguments(row: Mapping[str, Any]) -> dict[str, Any]:
+def entry_arguments(row: JsonMapping) -> JsonObject:
     """Return the values of a ledger row that the caller passes to the recording function.
 
     Raises

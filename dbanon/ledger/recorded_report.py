@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
-from typing import Any
 
 from dbanon.data.counts import Counts, EntityCount, Recount
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Role
+from dbanon.data.types import JsonMapping, SqlRow
 from dbanon.data.words import read_key_or_former_key
 from dbanon.errors import DbanonError, InvalidParameter
 from dbanon.ledger import budgets, entries
 from dbanon.ledger.entry_checks import reading_entry
-from dbanon.ledger.tables import LONG_TEXT, RELEASE_COLUMNS, TABLES, TEXT_CASTS, LedgerEntry
+from dbanon.ledger.tables import (
+    LONG_TEXT,
+    RELEASE_COLUMNS,
+    TABLES,
+    TEXT_CASTS,
+    LedgerEntry,
+    LedgerRow,
+)
 from dbanon.measures.models import CountedModel
 from dbanon.recoding import find_recoding
 from dbanon.release.attribute_disclosure import (
@@ -43,7 +50,7 @@ from dbanon.sessions.session import Session
 _CASTS = TEXT_CASTS | {"amount": "DOUBLE PRECISION"}
 
 
-def rows_of_release(session: Session, table: str, release_id: str) -> list[dict[str, Any]]:
+def rows_of_release(session: Session, table: str, release_id: str) -> list[LedgerRow]:
     """Return the rows of a ledger table that belong to a release, in order, as dicts by column.
 
     Ledgers of version 0.1.0 lack some columns and tables.
@@ -74,7 +81,7 @@ def rows_of_release(session: Session, table: str, release_id: str) -> list[dict[
         ]
 
 
-def recorded_request(session: Session, release_id: str) -> tuple[Any, ...]:
+def recorded_request(session: Session, release_id: str) -> SqlRow:
     """Return five recorded values of a release.
 
     These are its request and its arguments, both as JSON text, the version of dbanon, the
@@ -181,7 +188,7 @@ def _read(session: Session, entry: LedgerEntry) -> RecordedRelease:
     """Read the release of an entry; raises any of ``MALFORMED_ERRORS`` if it is malformed."""
     # Ledgers of version 0.1.0 lack some columns.
     [recorded_row] = rows_of_release(session, "release", entry.release_id)
-    null_row: dict[str, Any] = {name: None for name, _, _ in RELEASE_COLUMNS}
+    null_row: LedgerRow = {name: None for name, _, _ in RELEASE_COLUMNS}
     row = null_row | recorded_row
     column_rows = rows_of_release(session, "release_column", entry.release_id)
     columns = tuple(
@@ -197,7 +204,7 @@ def _read(session: Session, entry: LedgerEntry) -> RecordedRelease:
         if column["information_loss"] is not None
         and column["information_loss_before_rounding"] is not None
     }
-    arguments: Mapping[str, Any] = row["arguments"]
+    arguments: JsonMapping = row["arguments"]
     evaluation = row["evaluation"]
     # The ledger never has these two. (A column is lost completely if all rows are released with the
     # same label.)
@@ -237,7 +244,7 @@ def _read(session: Session, entry: LedgerEntry) -> RecordedRelease:
 
 
 def _build_request(
-    row: Mapping[str, Any], columns: Sequence[RecordedColumn], entry: LedgerEntry
+    row: LedgerRow, columns: Sequence[RecordedColumn], entry: LedgerEntry
 ) -> Request:
     """Rebuild the request of a release.
 
@@ -270,7 +277,7 @@ def _build_request(
     )
 
 
-def _build_recount_result(row: Mapping[str, Any], entry: LedgerEntry) -> RecountResult:
+def _build_recount_result(row: LedgerRow, entry: LedgerEntry) -> RecountResult:
     """Rebuild the result of a release's recount.
 
     Parameters
@@ -329,7 +336,7 @@ def read_private(session: Session, entry: LedgerEntry) -> PrivateReport:
     """
     with reading_entry(entry.name):
         [recorded_row] = rows_of_release(session, "release", entry.release_id)
-        null_row: dict[str, Any] = {name: None for name, _, _ in RELEASE_COLUMNS}
+        null_row: LedgerRow = {name: None for name, _, _ in RELEASE_COLUMNS}
         row = null_row | recorded_row
         column_rows = rows_of_release(session, "release_column", entry.release_id)
         spent = total = None
@@ -367,7 +374,7 @@ def read_private(session: Session, entry: LedgerEntry) -> PrivateReport:
         )
 
 
-def ledger_time(value: Any) -> str | None:
+def ledger_time(value: object) -> str | None:
     """Write a time of the ledger in UTC, as reports do; other text is returned unchanged."""
     if value is None:
         return None

@@ -9,8 +9,9 @@ The *summary* of an output is a table beside it with one row that describes the 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from dbanon.data.types import SqlRow
 from dbanon.ledger import postgresql_releases
 from dbanon.sessions.base import MARK, SUMMARY_SUFFIX, ExistingRelation
 from dbanon.sessions.names import RelationName, quote
@@ -66,7 +67,7 @@ def release_id_of(
     return entry.release_id if entry.output_oid == existing.oid else None
 
 
-def own_entries_condition(session: Session, alias: str = "") -> tuple[str, tuple[Any, ...]]:
+def own_entries_condition(session: Session, alias: str = "") -> tuple[str, SqlRow]:
     """Return an SQL condition for the entries that this role published, and its parameters.
 
     Roles are compared by oid, which survives a rename, if the entry was recorded in this database;
@@ -108,7 +109,7 @@ def find_summary(
     to the output's own name.
     """
     name = summary_name(output)
-    limit = session.name_limit
+    limit = session.dialect.name_limit
     if limit is not None and len(name.name.encode()) > limit:
         return None
     existing = session.catalog.find_existing(name)

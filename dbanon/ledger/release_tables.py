@@ -7,15 +7,13 @@ comment that dbanon writes on it, names the release.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from dbanon.data.frozen import dataclass
 from dbanon.errors import ReleaseNotFound, TableNotFound
 from dbanon.ledger import entries, postgresql_releases
 from dbanon.ledger.recorded_report import ledger_time, rows_of_release
 from dbanon.ledger.relation_entries import own_entries_condition
-from dbanon.ledger.tables import LedgerEntry
+from dbanon.ledger.tables import LedgerEntry, LedgerRow
 from dbanon.sessions.base import MARK
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
@@ -161,14 +159,14 @@ def _marked_release_id(session: Session, name: RelationName) -> str:
 
 
 def _release_relation(
-    session: Session, row: Mapping[str, Any], output: RelationName, table: RelationName
+    session: Session, row: LedgerRow, output: RelationName, table: RelationName
 ) -> ReleaseRelation:
     """Build the result for a release whose rows are in this table, from its ledger row."""
     entry = entries.read_release(session, str(row["release_id"]), output)
     return ReleaseRelation(entry, table, ledger_time(row["superseded_at"]))
 
 
-def _table_dropped_error(row: Mapping[str, Any], table: RelationName) -> TableNotFound:
+def _table_dropped_error(row: LedgerRow, table: RelationName) -> TableNotFound:
     """Build the error for a release whose table no longer exists."""
     output = RelationName(row["output_schema"], row["output_name"])
     superseded_at = ledger_time(row["superseded_at"])
@@ -181,7 +179,7 @@ def _table_dropped_error(row: Mapping[str, Any], table: RelationName) -> TableNo
 
 
 def find_release_table(
-    session: Session, output: RelationName, entry: Mapping[str, Any]
+    session: Session, output: RelationName, entry: LedgerRow
 ) -> RelationName | None:
     """Return the table of a release if it exists and is the recorded one, else None.
 

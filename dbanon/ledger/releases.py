@@ -9,10 +9,9 @@ it is right even if a relation was dropped or renamed without dbanon.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.errors import (
     InsufficientRights,
     InvalidName,
@@ -186,7 +185,7 @@ def _counters_differ(session: Session, request: str, source: str) -> bool | None
         return None
 
 
-def is_stale(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool | None:
+def is_stale(before: JsonMapping, after: JsonMapping) -> bool | None:
     """Return True if a source was written to between two of its states; None if that is unknown.
 
     Parameters
@@ -240,7 +239,7 @@ def _find_state(
     return UNTIED if is_candidate else DROPPED
 
 
-def describe_release(session: Session, release: str, *, internal: bool = False) -> dict[str, Any]:
+def describe_release(session: Session, release: str, *, internal: bool = False) -> JsonObject:
     """Return everything the ledger records about a release: entry, state, columns and run.
 
     Parameters
@@ -284,7 +283,7 @@ def describe_release(session: Session, release: str, *, internal: bool = False) 
     }
 
 
-def _internal_figures(session: Session, release_id: str) -> dict[str, Any] | None:
+def _internal_figures(session: Session, release_id: str) -> JsonObject | None:
     """Return the exact figures of a release; None if this role can read none."""
     view = session.ledger.table(INTERNAL_VIEW)
     table = INTERNAL_TABLE if session.catalog.find_existing(view) is None else INTERNAL_VIEW
@@ -376,7 +375,7 @@ def clear_runs(session: Session, before: str) -> int:
     return int(n_runs)
 
 
-def list_exports(session: Session, output: str) -> list[tuple[str, int, dict[str, Any]]]:
+def list_exports(session: Session, output: str) -> list[tuple[str, int, JsonObject]]:
     """List the exported files of this role's releases of an output, newest releases first.
 
     Each item has the release id, the index of the file among those of its release, and the recorded
@@ -434,9 +433,9 @@ def plan_output(
         raise InvalidName(
             f"The output {name} has a name that belongs to the ledger.", hint="Choose another name."
         )
-    require_length(name.name, session.name_limit, "name of the output")
+    require_length(name.name, session.dialect.name_limit, "name of the output")
     if name.schema is not None:
-        require_length(name.schema, session.name_limit, "schema of the output")
+        require_length(name.schema, session.dialect.name_limit, "schema of the output")
     creates_schema = session.catalog.must_create_schema(name, strict=strict)
     session.ledger.require_rights()
     session.publication.lock(name)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.types import JsonMapping, SqlRow
 from dbanon.data.words import json_text
 from dbanon.errors import SourceChanged
 from dbanon.job.rules import TableRules, require_one_entity
@@ -42,7 +42,7 @@ class StoredRule:
 
     source: str
     name: str
-    rule: Mapping[str, Any]
+    rule: JsonMapping
     declared_at: str
     declared_by: str | None
     relation_oid: int
@@ -93,7 +93,7 @@ def _all_rules(session: Session, source: RelationName | None) -> list[StoredRule
     ]
 
 
-def _stored_rule(row: tuple[Any, ...]) -> StoredRule:
+def _stored_rule(row: SqlRow) -> StoredRule:
     """Build a rule from a row of ``rules_with_state``."""
     (
         source,
@@ -167,9 +167,7 @@ def require_unchanged_rules(session: Session, source: RelationName, digest: str)
         )
 
 
-def _trusted_rules_by_column(
-    session: Session, source: RelationName
-) -> dict[str, Mapping[str, Any]]:
+def _trusted_rules_by_column(session: Session, source: RelationName) -> dict[str, JsonMapping]:
     return {stored.name: stored.rule for stored in list_rules(session, source) if stored.is_trusted}
 
 
@@ -197,7 +195,7 @@ def declare(session: Session, source: RelationName, rules: TableRules) -> None:
         (str(source), name, json_text(rule), declared_at, *identity_columns.values())
         for name, rule in rules.by_column.items()
     ]
-    session.insert_rows(session.ledger.table("rule"), columns, rows)
+    session.connection.insert_rows(session.ledger.table("rule"), columns, rows)
 
 
 def undeclare(session: Session, source: RelationName, columns: Sequence[str] | None) -> None:

@@ -6,11 +6,10 @@ They include superseded releases, since readers may still have copies of these.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.types import JsonMapping
 from dbanon.ledger import entries
 from dbanon.ledger.entry_checks import MALFORMED_ERRORS
 from dbanon.ledger.postgresql_persons import EARLIER_RELEASES
@@ -75,7 +74,7 @@ NO_HISTORY = SourceHistory()
 
 
 def earlier_releases(
-    session: Session, source: str, source_state: Mapping[str, Any]
+    session: Session, source: str, source_state: JsonMapping
 ) -> tuple[EarlierRelease, ...]:
     """Return the releases of a source in a ledger, oldest first.
 
@@ -137,7 +136,7 @@ def earlier_releases(
     )
 
 
-def string_argument(arguments: Any, name: str) -> str | None:
+def string_argument(arguments: object, name: str) -> str | None:
     """Return a string among an entry's arguments; None if it is missing or the entry is malformed.
 
     Parameters
@@ -150,7 +149,7 @@ def string_argument(arguments: Any, name: str) -> str | None:
     return None
 
 
-def _source_oid(request: Any) -> Any:
+def _source_oid(request: str) -> object:
     """Return the oid of the source in a request (JSON text); None if there is none."""
     with suppress(*MALFORMED_ERRORS):
         return json.loads(request)["source"]["oid"]

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.types import JsonMapping
 from dbanon.job.guarantee import Guarantee
 from dbanon.sessions.names import RelationName, quote
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from dbanon.sessions.ledger import Ledger
 
 LEDGER_SCHEMA = "dbanon"
+
+# A row of a table of the ledger: the values by column, whose types are those of the database.
+LedgerRow: TypeAlias = dict[str, Any]
 
 # For each column: its name, its abstract type (such as ``uuid``), and True if it is nullable. Each
 # dialect translates the types.
@@ -361,8 +365,8 @@ class LedgerEntry:
     guarantee: Guarantee
     sentence: str
     entity: str | None
-    models: Sequence[Mapping[str, Any]]
-    hierarchies: Mapping[str, Mapping[str, Any]]
+    models: Sequence[JsonMapping]
+    hierarchies: Mapping[str, JsonMapping]
     epsilon: float | None = None
     rows: int = 0
     between: Mapping[str, Sequence[str]] = field(default_factory=dict)

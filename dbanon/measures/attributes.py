@@ -27,17 +27,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.scales import Scale, Standardization
 from dbanon.hierarchy.tree import Hierarchy
 
 Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
-Index: TypeAlias = NDArray[Any]
+Index: TypeAlias = NDArray[np.integer]
 
 # Maximum number of distances between leaves and nodes to cache.
 _MAX_CACHED_DISTANCES = 1 << 22
@@ -91,7 +92,7 @@ class ColumnPair(ABC):
         return None
 
     @abstractmethod
-    def originals_for_kernel(self, records: Index) -> NDArray[Any]:
+    def originals_for_kernel(self, records: Index) -> AnyArray:
         """Return originals in the form that the compiled kernels compare; arbitrary for NULL.
 
         They are nodes of a hierarchy, int32 (r,), or intervals, float64 (r, 2).
@@ -102,7 +103,7 @@ class ColumnPair(ABC):
         """
 
     @abstractmethod
-    def released_for_kernel(self, rows: Index) -> NDArray[Any]:
+    def released_for_kernel(self, rows: Index) -> AnyArray:
         """Return released values in the form that kernels compare; see ``originals_for_kernel``.
 
         Parameters
@@ -129,7 +130,7 @@ class ColumnPair(ABC):
         return distances
 
 
-def _value_ids(values: NDArray[Any], is_null: Flags | None) -> NDArray[np.int64]:
+def _value_ids(values: AnyArray, is_null: Flags | None) -> NDArray[np.int64]:
     """Return an id of each distinct value, int64; arbitrary for NULL."""
     filled = values if is_null is None else np.where(is_null, values.dtype.type(0), values)
     return np.unique(filled, return_inverse=True)[1].reshape(-1).astype(np.int64)

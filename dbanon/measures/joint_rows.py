@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -144,7 +143,7 @@ class _ClassIntersections:
     def __init__(self, person_ids: NDArray[np.int64], class_ids: NDArray[np.int64], k: int) -> None:
         pairs = np.unique(np.column_stack((class_ids, person_ids)), axis=0)
         distinct_classes, starts = np.unique(pairs[:, 0], return_index=True)
-        members: list[Any] = np.split(pairs[:, 1], starts[1:])
+        members: list[NDArray[np.int64]] = np.split(pairs[:, 1], starts[1:])
         self._members_by_class = dict(zip(distinct_classes.tolist(), members, strict=True))
         self._k = k
         self._cache: dict[frozenset[int], bool] = {}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySource, parse
 from dbanon.hierarchy.tree import Hierarchy
@@ -68,7 +69,7 @@ class Model:
             object.__setattr__(self, "distance", parse(self.distance, files=True))
 
     @classmethod
-    def from_plain(cls, parameters: Mapping[str, Any], *, files: bool = True) -> Model:
+    def from_plain(cls, parameters: JsonMapping, *, files: bool = True) -> Model:
         """Build a model from its parameters by name.
 
         Parameters
@@ -186,9 +187,9 @@ class Model:
             return not counts_persons
         return self.kind != "delta_disclosure"
 
-    def to_plain(self) -> dict[str, Any]:
+    def to_plain(self) -> JsonObject:
         """Return the model as plain values, for the ledger, without the content of a hierarchy."""
-        values: dict[str, Any] = {"kind": self.kind, "attribute": self.attribute}
+        values: JsonObject = {"kind": self.kind, "attribute": self.attribute}
         values["level"] = float(self.level)
         if self.kind == "recursive_cl":
             values["l"] = int(self.l)

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Standardization
 from dbanon.measures.attributes import ColumnPair, Flags, Floats, Numbers
@@ -159,7 +159,7 @@ class Pairs:
         suppressed cells, they cannot tell which NULLs are original. There, the first record of
         all classes with the same released values decides: if it has NULL, so have these classes.
         """
-        codes: list[NDArray[Any]] = []
+        codes: list[AnyArray] = []
         first_records = self._first_records()
         for column in self.columns:
             if column.original_nulls is None and column.released_nulls is None:
@@ -191,7 +191,7 @@ class Pairs:
         first_records = self.partition.members[self.partition.starts].astype(np.int64)
         if not self.suppressed_cells:
             return first_records
-        codes: list[NDArray[Any]] = [column.released_value_ids for column in self.columns]
+        codes: list[AnyArray] = [column.released_value_ids for column in self.columns]
         codes += [
             column.released_nulls for column in self.columns if column.released_nulls is not None
         ]
@@ -230,7 +230,7 @@ class Pairs:
 
         Classes of a group with identical released values have the same id.
         """
-        codes: list[NDArray[Any]] = [column.released_value_ids for column in self.columns]
+        codes: list[AnyArray] = [column.released_value_ids for column in self.columns]
         if self.groups is not None:
             codes.append(self.groups[1])
         ids = combine_codes(codes, self.n_classes)
@@ -252,7 +252,7 @@ class Pairs:
         return np.bincount(row_persons // n_persons).astype(np.int64)
 
 
-def combine_codes(codes: Iterable[NDArray[Any]], n: int = 0) -> NDArray[np.int64]:
+def combine_codes(codes: Iterable[AnyArray], n: int = 0) -> NDArray[np.int64]:
     """Return the id of each row's combination of codes, from 0, int64 (n,).
 
     Parameters

@@ -29,6 +29,12 @@ Tick = Callable[[float], None]
 ROW_GUARANTEE = "row-wise k-anonymity"
 
 
+# The records as a method sees them. Which class it is depends on the method alone: what its
+# ``SpaceBuilder`` builds is what its ``run`` takes.
+MethodSpace: TypeAlias = Any
+# Builds the space of the records with these indices, int64 (m,).
+BuildSpace: TypeAlias = Callable[[NDArray[np.int64]], MethodSpace]
+
 # Called as (space, k, *, tick, rng, **options); see ``Method.run``.
 RunMethod: TypeAlias = "Callable[..., MethodResult]"
 
@@ -48,7 +54,7 @@ class SpaceBuilder(Protocol):
         standardize: str,
         weights: Mapping[str, float],
         hierarchies: Mapping[str, Hierarchy],
-    ) -> Callable[[NDArray[np.int64]], Any]: ...
+    ) -> BuildSpace: ...
 
 
 def below_2k(k: int) -> int:
@@ -121,7 +127,7 @@ class Method:
             self.result_type.has_row_classes and self.max_attributes is None
         )
 
-    def check_options(self, values: Mapping[str, Any]) -> dict[str, Any]:
+    def check_options(self, values: Mapping[str, object]) -> dict[str, object]:
         """Check option values, and add the defaults of the other options of the method.
 
         Raises
@@ -143,7 +149,7 @@ class Method:
             for name, option in options.items()
         }
 
-    def _check_option(self, option: Parameter, raw_value: Any) -> Any:
+    def _check_option(self, option: Parameter, raw_value: object) -> object:
         """Check one value; an integer for an option of type float is converted."""
         value = option.check(raw_value, f'Option "{option.name}" of method {self.name}')
         return float(value) if option.type is float else value
@@ -170,7 +176,7 @@ class Kernel(Protocol):
     def step(self, budget: int = ...) -> bool:
         """Work for a short time, about ``budget`` elementary steps; return True when done."""
 
-    def labels(self) -> Any:
+    def labels(self) -> NDArray[np.int32]:
         """The class of each record, int32 (n,)."""
 
 
@@ -183,7 +189,9 @@ def drive(kernel: Kernel, tick: Tick) -> Partition:
 
 
 def on_points(
-    kernel: Callable[..., Kernel], *settings: Any, mixed_kernel: Callable[..., Kernel] | None = None
+    kernel: Callable[..., Kernel],
+    *settings: object,
+    mixed_kernel: Callable[..., Kernel] | None = None,
 ) -> Callable[..., Partition]:
     """Return a function that runs a kernel on the points of a space.
 
@@ -203,7 +211,7 @@ def on_points(
     return run
 
 
-def on_table(kernel: Callable[..., Kernel], *settings: Any) -> Callable[..., Partition]:
+def on_table(kernel: Callable[..., Kernel], *settings: object) -> Callable[..., Partition]:
     """Return a function that runs a kernel on a mixed space.
 
     Parameters

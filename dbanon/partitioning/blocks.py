@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from dbanon.data.partition import Partition, combine_partitions
 from dbanon.data.pieces import PIECE_RECORDS, block_signals, on_all_cores, split_records
 from dbanon.job.policy import Policy
 from dbanon.kernels import grouped
-from dbanon.methods.registry import Tick
+from dbanon.methods.registry import BuildSpace, MethodSpace, Tick
 from dbanon.partitioning.cuts import Cuts, sample_positions
 
 SECONDS_BETWEEN_TICKS = 0.05
@@ -45,7 +45,7 @@ class DivisibleSpace(Protocol):
     @property
     def n_records(self) -> int: ...
 
-    def take(self, records: NDArray[np.int64]) -> Any: ...
+    def take(self, records: NDArray[np.int64]) -> MethodSpace: ...
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class DeferredSpace:
     records : the records of the stratum, int64 (n,).
     """
 
-    build_space: Callable[[NDArray[np.int64]], Any]
+    build_space: BuildSpace
     records: NDArray[np.int64]
 
     @property
@@ -66,7 +66,7 @@ class DeferredSpace:
         """The number of records, n."""
         return len(self.records)
 
-    def take(self, records: NDArray[np.int64]) -> Any:
+    def take(self, records: NDArray[np.int64]) -> MethodSpace:
         """Build the space of some of the stratum's records, int64 (m,)."""
         return self.build_space(self.records[records])
 

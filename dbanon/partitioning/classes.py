@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +19,13 @@ from dbanon.data.partition import (
 )
 from dbanon.data.pieces import on_all_cores
 from dbanon.data.scales import MAHALANOBIS
+from dbanon.data.types import KeywordArguments
 from dbanon.errors import InvalidParameter, RowsNotAnonymous, SuppressionOverBudget, warn_caller
 from dbanon.hierarchy.leaves import TreeBuilder, take_records
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import require_kinds
 from dbanon.methods import find_method
-from dbanon.methods.registry import Method, Tick
+from dbanon.methods.registry import BuildSpace, Method, MethodSpace, Tick
 from dbanon.partitioning.blocks import Blocks, DeferredSpace, partition_blocks
 from dbanon.partitioning.entities import build_units
 from dbanon.partitioning.refine import max_refined_size, refine_classes
@@ -240,7 +239,7 @@ def make_space_builder(
     column_statistics: ColumnStatistics,
     policy: Policy,
     level_statistics: ColumnStatistics | None = None,
-) -> Callable[[NDArray[np.int64]], Any]:
+) -> BuildSpace:
     """Return a function that builds the method's space of given records, int64 (m,).
 
     Parameters
@@ -254,7 +253,7 @@ def make_space_builder(
     DbanonError : the records cannot be represented, for example because of a bad option.
     """
     method = find_method(policy.method)
-    extra_options: dict[str, Any] = {}
+    extra_options: KeywordArguments = {}
     # ``steps`` are the widths of the grids, by column, from which ranges of numbers are released.
     # ``label_steps`` is None if the recoding does not release numbers as such ranges.
     if method.refine == "generalized":
@@ -273,12 +272,12 @@ def make_space_builder(
 
 def _run_and_refine(
     method: Method,
-    space: Any,
+    space: MethodSpace,
     keys: NDArray[np.int64],
     policy: Policy,
     tick: Tick,
     rng: np.random.Generator | None,
-    **method_arguments: Any,
+    **method_arguments: object,
 ) -> MethodResult:
     """Run the method on a stratum, check its classes, and refine them if the policy says so.
 
@@ -319,7 +318,7 @@ def _make_generator(method: Method, seed: int | list[int]) -> np.random.Generato
 
 
 def _run_in_blocks(
-    method: Method, space: Any, keys: NDArray[np.int64], policy: Policy, tick: Tick
+    method: Method, space: MethodSpace, keys: NDArray[np.int64], policy: Policy, tick: Tick
 ) -> Partition:
     """Run the method on the blocks of a stratum.
 
@@ -340,7 +339,7 @@ def _run_in_blocks(
 
 
 def run_block(
-    method: Method, space: Any, policy: Policy, block_index: int | None, tick: Tick
+    method: Method, space: MethodSpace, policy: Policy, block_index: int | None, tick: Tick
 ) -> Partition:
     """Run the method on one block; the result does not depend on the order of blocks.
 
@@ -357,7 +356,7 @@ def run_block(
 
 
 def cluster_block(
-    space: Any, keys: NDArray[np.int64], policy: Policy, block_index: int | None, tick: Tick
+    space: MethodSpace, keys: NDArray[np.int64], policy: Policy, block_index: int | None, tick: Tick
 ) -> Partition:
     """Find the classes of a block, or of a stratum that is not cut.
 

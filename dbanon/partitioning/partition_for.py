@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from dbanon.data.partition import SUPPRESSED, ClusteringResult, Levels, Partitio
 from dbanon.data.pieces import on_all_cores
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.data.schema import Attribute
+from dbanon.data.types import KeywordArguments
 from dbanon.hierarchy.leaves import TreeBuilder, take_records
 from dbanon.job.policy import Policy
 from dbanon.methods import find_method
@@ -60,7 +60,7 @@ def partition_for(
     DbanonError : as ``find_classes``, ``find_attribute_classes``, ``protect`` and
         ``require_feasible_sets``.
     """
-    shared_arguments: dict[str, Any] = {
+    shared_arguments: KeywordArguments = {
         "trees": trees,
         "sensitive": sensitive,
         "memory_limit": memory_limit,

@@ -28,7 +28,7 @@ For methods on mixed attributes, the search minimizes the information loss of ge
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ from dbanon.data.partition import Partition
 from dbanon.errors import InvalidParameter
 from dbanon.job.policy import Policy
 from dbanon.kernels import MixedPass, MixedRefine, Models, Pass, Refine, RefineLoss
-from dbanon.methods.registry import Tick, drive
+from dbanon.methods.registry import MethodSpace, Tick, drive
 from dbanon.partitioning.blocks import Blocks, partition_blocks
 from dbanon.partitioning.merge import Guard
 from dbanon.spaces.codes import CodeSpace
@@ -233,7 +233,7 @@ class Refinement(Protocol):
 
     def __call__(
         self,
-        space: Any,
+        space: MethodSpace,
         partition: Partition,
         k: int,
         effort: str,
@@ -295,7 +295,7 @@ def refinement_steps(name: str) -> tuple[RefinementStep, ...]:
 
 def refine_classes(
     name: str,
-    space: Any,
+    space: MethodSpace,
     partition: Partition,
     keys: NDArray[np.int64],
     policy: Policy,
@@ -361,7 +361,7 @@ def refine_classes(
 
 def refine_block(
     name: str,
-    space: Any,
+    space: MethodSpace,
     partition: Partition,
     policy: Policy,
     step: RefinementStep,

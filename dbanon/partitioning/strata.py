@@ -7,11 +7,11 @@ NULLs and the same layer. Layers separate the rows of one person (``person_rows`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.measures import ColumnStatistics, ValueFrequencies
 from dbanon.data.microdata import CodedColumn, Microdata
 from dbanon.data.partition import Partition
@@ -111,7 +111,7 @@ def null_error(null_counts: Mapping[str, int]) -> NullInQuasiIdentifier:
     )
 
 
-def group_positions(values: NDArray[Any]) -> list[NDArray[np.int64]]:
+def group_positions(values: AnyArray) -> list[NDArray[np.int64]]:
     """Group the positions of equal values, or equal rows of a matrix; each group is ascending."""
     _, group_numbers = np.unique(values, axis=0, return_inverse=True)
     group_numbers = group_numbers.reshape(-1)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Levels, MethodResult, Partition
@@ -88,12 +89,12 @@ class ReleasedColumn:
     """
 
     attribute: Attribute
-    values: NDArray[Any]
+    values: AnyArray
     missing: NDArray[np.bool_] | None = None
     unrounded: NDArray[np.float64] | None = None
     losses: NDArray[np.float64] | None = None
     renamed_from: str | None = None
-    upper: NDArray[Any] | None = None
+    upper: AnyArray | None = None
     is_closed: bool = False
     interval_ranges: NDArray[np.float64] | None = None
     label_losses: NDArray[np.float64] | None = None
@@ -183,7 +184,7 @@ class Recoding:
     parameters: tuple[str, ...] = ()
 
 
-def require_fit(attribute: Attribute, values: NDArray[Any], hint: str) -> None:
+def require_fit(attribute: Attribute, values: AnyArray, hint: str) -> None:
     """Check that released values, which may lie outside the column's range, fit into its type.
 
     Parameters

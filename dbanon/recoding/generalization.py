@@ -20,17 +20,18 @@ columns of floats that are all whole numbers.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.grid import ends_around, grid_for, value_spacing, width_share
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata, widen_to_unrounded
 from dbanon.data.number_levels import NumberLevels
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
+from dbanon.data.types import KeywordArguments
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.leaves import encode_leaves, format_number, resolve_hierarchies
 from dbanon.hierarchy.tree import Hierarchy
@@ -178,7 +179,7 @@ def _release_intervals(
     width = width_share(low, high, scale, spacing)
     losses = _set_zero_if_missing(width * partition.sizes, missing)
     interval_ranges = np.column_stack((low, np.maximum(high - spacing, low)))
-    fields: dict[str, Any] = {"losses": losses, "interval_ranges": interval_ranges}
+    fields: KeywordArguments = {"losses": losses, "interval_ranges": interval_ranges}
     # Databases have no range type for ranks.
     if settings.intervals == "text" or (settings.intervals == RANGE and is_ordinal):
         texts = _format_intervals(low, high, attribute, is_closed)
@@ -258,9 +259,7 @@ def _wide_column_error(attribute: Attribute) -> InvalidParameter:
     )
 
 
-def _compute_class_ranges(
-    values: NDArray[Any], partition: Partition
-) -> tuple[NDArray[Any], NDArray[Any]]:
+def _compute_class_ranges(values: AnyArray, partition: Partition) -> tuple[AnyArray, AnyArray]:
     """Compute the smallest and the largest value of each class, two arrays (n_classes,).
 
     Parameters
@@ -365,7 +364,7 @@ def _to_column_type(
     return np.rint(scaled).astype(np.int64)
 
 
-def _to_exact_borders(numbers: NDArray[Any]) -> NDArray[Any]:
+def _to_exact_borders(numbers: AnyArray) -> AnyArray:
     """Convert float borders to text, which databases convert to decimals without loss.
 
     Other borders are returned unchanged.

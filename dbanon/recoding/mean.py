@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon import kernels
+from dbanon.data.array_types import AnyArray
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import EXACT_INTEGER, Microdata
 from dbanon.data.partition import Partition
@@ -143,7 +143,7 @@ def _release_column(
         missing = ~valid[partition.members[partition.starts]]
         values = np.where(valid, values, 0.0)
     unrounded = compute_class_means(values, partition)
-    released: NDArray[Any]
+    released: AnyArray
     if attribute.name not in exact_means:
         released = round_means(attribute, values, unrounded, partition)
     elif attribute.kind is Kind.TIMESTAMP:

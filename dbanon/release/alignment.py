@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dbanon.data.frozen import dataclass
 from dbanon.job.verdict import Caution
 
 if TYPE_CHECKING:
+    from dbanon.hierarchy.spec import HierarchySource
     from dbanon.measures.attributes import Floats
     from dbanon.measures.pairs import Pairs
 
@@ -112,10 +113,10 @@ class Alignment:
     original_of_row: NDArray[np.int64]
     original_digests: Mapping[str, bytes]
     released_digests: Mapping[str, bytes]
-    released: Any
-    hierarchies: Mapping[str, Any]
+    released: ArrayLike
+    hierarchies: Mapping[str, HierarchySource]
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _return_none, ()
 
     def row_of_original(self) -> NDArray[np.int64]:

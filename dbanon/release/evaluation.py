@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +24,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
+from dbanon.data.types import JsonMapping, JsonObject, KeywordArguments
 from dbanon.data.words import LabelledTextWithHtml
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.leaves import (
@@ -85,7 +85,7 @@ class Evaluation(LabelledTextWithHtml):
     columns: Mapping[str, Mapping[str, float]]
     parts: Mapping[str, Mapping[str, float]]
     em4adom: Mapping[str, float | None]
-    parameters: Mapping[str, Any]
+    parameters: JsonMapping
     notes: Mapping[str, str]
     suppressed_cells: int = 0
 
@@ -102,9 +102,9 @@ class Evaluation(LabelledTextWithHtml):
                 display_rows.append((f"  {name}", text))
         return display_rows
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the evaluation as JSON values."""
-        values: dict[str, Any] = {"rows": self.rows, "suppressed": self.suppressed}
+        values: JsonObject = {"rows": self.rows, "suppressed": self.suppressed}
         if self.suppressed_cells:
             values["suppressed_cells"] = self.suppressed_cells
         for name in ("losses", "risks", "em4adom", "parameters", "notes"):
@@ -172,7 +172,7 @@ def _values_by_em4adom_name(figures: Mapping[str, Figure]) -> dict[str, float | 
     return values
 
 
-def _parameters_as_json(parameters: Parameters) -> dict[str, Any]:
+def _parameters_as_json(parameters: Parameters) -> JsonObject:
     """Return the parameters as JSON values, with lists for tuples."""
     return {
         name: list(value) if isinstance(value, tuple) else value
@@ -329,7 +329,7 @@ def _pair_column(
             tree=tree,
         )
     scale = column_statistics.scales[attribute.name]
-    common_fields: dict[str, Any] = {
+    common_fields: KeywordArguments = {
         "name": attribute.name,
         "original": microdata.numbers[:, microdata.numeric.index(attribute)],
         "scale": scale,
@@ -353,7 +353,7 @@ def _pair_column(
     return Intervals(**common_fields, low=low, high=high)
 
 
-def _values_or_missing(column: ReleasedColumn) -> Iterable[tuple[bool, Any]]:
+def _values_or_missing(column: ReleasedColumn) -> Iterable[tuple[bool, object]]:
     """Return pairs of whether a released value is NULL, and the value."""
     missing = np.zeros(len(column.values), bool) if column.missing is None else column.missing
     return zip(missing.tolist(), column.values.tolist(), strict=True)

@@ -11,13 +11,13 @@ Source: A. Machanavajjhala, D. Kifer, J. Gehrke and M. Venkitasubramaniam, "l-di
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.types import JsonMapping
 from dbanon.errors import pluralize
 
 
@@ -78,7 +78,7 @@ def row_count_text(n_rows: int) -> str:
 
 
 def find_unprotected_columns(
-    counts: Iterable[ClassHomogeneity], models: Sequence[Mapping[str, Any]]
+    counts: Iterable[ClassHomogeneity], models: Sequence[JsonMapping]
 ) -> tuple[ClassHomogeneity, ...]:
     """Select the columns that have homogeneous classes and no privacy model.
 
@@ -92,7 +92,7 @@ def find_unprotected_columns(
 
 
 def describe_homogeneity(
-    counts: Sequence[ClassHomogeneity], models: Sequence[Mapping[str, Any]]
+    counts: Sequence[ClassHomogeneity], models: Sequence[JsonMapping]
 ) -> list[tuple[str, str]]:
     """Return a label and a text per sensitive column; a label in capitals is a warning."""
     unprotected = find_unprotected_columns(counts, models)

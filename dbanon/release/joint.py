@@ -7,9 +7,9 @@ persons share a joint history, someone who sees all of these releases can single
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from dbanon.data.counts import JointHistories
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.job.verdict import Caution
 
 # The key of joint histories in a report's arguments, and the label of their line in the report.
@@ -33,14 +33,14 @@ _LEDGER_ELSEWHERE = (
 )
 
 
-def describe_missing_ledger() -> dict[str, Any]:
+def describe_missing_ledger() -> JsonObject:
     """Explain that earlier releases are not known, because a file keeps no ledger."""
     return {"not_measured": _NO_LEDGER}
 
 
 def describe_joint_histories(
     n_earlier: int, counts: JointHistories | None, chain_outputs: Sequence[str]
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return the counts as JSON values, or the reason why there are none.
 
     Parameters
@@ -52,7 +52,7 @@ def describe_joint_histories(
     """
     if counts is None:
         return {"earlier": n_earlier, "not_measured": _LEDGER_ELSEWHERE}
-    description: dict[str, Any] = {"earlier": n_earlier}
+    description: JsonObject = {"earlier": n_earlier}
     # Without releases to compare, there are only reasons.
     if counts.releases:
         description |= {
@@ -81,7 +81,7 @@ def describe_joint_histories(
     return description | ({"not_measured": "; ".join(reasons)} if reasons else {})
 
 
-def arguments_for_readers(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def arguments_for_readers(arguments: JsonMapping) -> JsonObject:
     """Return a report's arguments without exact counts of persons over several releases.
 
     Such counts would reveal to readers how many persons joined and left.
@@ -99,7 +99,7 @@ def arguments_for_readers(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return public
 
 
-def joint_caution(arguments: Mapping[str, Any]) -> Caution | None:
+def joint_caution(arguments: JsonMapping) -> Caution | None:
     """Return the caution about joint histories; None if the report says nothing about them."""
     entry = arguments.get(JOINT_HISTORIES)
     # dbanon only writes mappings; ignore anything else.
@@ -123,7 +123,7 @@ def joint_caution(arguments: Mapping[str, Any]) -> Caution | None:
     return Caution(warning=warning, title=TITLE, reason=f"{'; '.join(parts)}; {_CHAIN}")
 
 
-def _count_releases(n_earlier: Any) -> str:
+def _count_releases(n_earlier: object) -> str:
     """Write a number of earlier releases in words."""
     return "1 earlier release" if n_earlier == 1 else f"{n_earlier} earlier releases"
 

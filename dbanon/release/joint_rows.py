@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from dbanon.data.types import JsonMapping
 from dbanon.job.verdict import Caution
 
 # Keys in a report's arguments: whether a person's rows may be in different classes, and how many
@@ -15,7 +15,7 @@ TITLE = "ROWS OF A PERSON"
 _WARNING = "Rows of one person may lie in different classes (persons: rows)"
 
 
-def joint_rows_caution(arguments: Mapping[str, Any]) -> Caution | None:
+def joint_rows_caution(arguments: JsonMapping) -> Caution | None:
     """Return the caution about persons' rows in different classes; None if there are no counts."""
     counts = arguments.get(JOINT_ROWS)
     # dbanon only writes mappings; ignore anything else.

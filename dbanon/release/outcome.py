@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.release.publication import PublicSums, compute_published_loss
 from dbanon.release.recode import ColumnLoss, Release
 from dbanon.release.words import describe_attacks, format_figure, to_json_values
@@ -89,7 +89,7 @@ class EvaluationOutcome:
     failed : why it failed, as text without values; None if it did not fail.
     """
 
-    figures: Mapping[str, Any] | None = None
+    figures: JsonMapping | None = None
     failed: str | None = None
 
     def pairs(self) -> list[tuple[str, str]]:
@@ -123,8 +123,8 @@ class OperatorFigures:
     def __init__(
         self,
         loss: ReleaseLoss,
-        evaluation: Mapping[str, Any] | None = None,
-        certificate: Mapping[str, Any] | None = None,
+        evaluation: JsonMapping | None = None,
+        certificate: JsonMapping | None = None,
     ) -> None:
         self.loss = loss
         self.evaluation = evaluation
@@ -145,7 +145,7 @@ class OperatorFigures:
         """The exact value of ``Report.column_losses``."""
         return self.loss.columns
 
-    def to_ledger(self) -> dict[str, Any]:
+    def to_ledger(self) -> JsonObject:
         """Return the figures as JSON values, for the ledger table that readers cannot access."""
         return {
             "note": INTERNAL_NOTE,
@@ -162,7 +162,7 @@ class OperatorFigures:
     def __repr__(self) -> str:
         return f"<{INTERNAL_NOTE}>"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _return_none, ()
 
 

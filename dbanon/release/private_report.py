@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.data.words import LabelledText, also_under_former_key, json_text
 
 EARLIER_RELEASES = (
@@ -56,7 +55,7 @@ class PrivateReport(LabelledText):
     output_kind: str
     relation: str
     method: str
-    arguments: Mapping[str, Any]
+    arguments: JsonMapping
     quasi_identifiers: tuple[str, ...]
     not_copied: tuple[str, ...]
     epsilon: float
@@ -80,11 +79,11 @@ class PrivateReport(LabelledText):
         """The former name of ``method_notes``, until version 1.0."""
         return self.method_notes
 
-    def with_provenance(self, **changes: Any) -> PrivateReport:
-        """Return a copy of the report with other values in any of its fields."""
-        return replace(self, **changes)
+    def with_provenance(self, *, created_at: str) -> PrivateReport:
+        """Return a copy of the report with the time at which the ledger recorded it."""
+        return replace(self, created_at=created_at)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the report as JSON values."""
         return asdict(self) | also_under_former_key("method_notes", self.method_notes)
 
@@ -94,7 +93,7 @@ class PrivateReport(LabelledText):
             return "not known here"
         return f"{'' if self.rho is None else 'rho, '}{self.spent:g} of {self.total:g} are spent"
 
-    def ledger_row(self) -> dict[str, Any]:
+    def ledger_row(self) -> JsonObject:
         """Return the ledger row of this report, without names of relations.
 
         JSON values are texts.

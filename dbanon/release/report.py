@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from operator import attrgetter
-from typing import Any, ClassVar, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeAlias, TypeVar, overload
 
 from dbanon.data.counts import Recount
 from dbanon.data.frozen import dataclass
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.data.words import LabelledTextWithHtml, read_key_or_former_key
 from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
@@ -71,7 +72,7 @@ class Request:
     output: str
     output_kind: str
     method: str
-    arguments: Mapping[str, Any]
+    arguments: JsonMapping
     quasi_identifiers: tuple[str, ...]
     sensitive: tuple[str, ...]
     kept: tuple[str, ...]
@@ -108,7 +109,7 @@ class RecountResult:
     identifiers: tuple[RetainedIdentifier, ...] = ()
     linking: tuple[LinkingColumn, ...] = ()
     homogeneity: tuple[ClassHomogeneity, ...] = ()
-    joint_counts: Mapping[str, Any] = field(default_factory=dict)
+    joint_counts: JsonMapping = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,35 @@ class Provenance:
     seed_policy: str = SEED_POLICY
     earlier_releases: str = NOT_CHECKED
     verified: bool = True
+
+
+if TYPE_CHECKING:
+    from typing import TypedDict, Unpack
+
+    class RequestChanges(TypedDict, total=False):
+        """The fields of ``Request`` that a run knows only later."""
+
+        source: str
+        output: str
+        output_kind: str
+        arguments: JsonMapping
+        not_copied: tuple[str, ...]
+        guarantee: str
+
+    class ProvenanceChanges(TypedDict, total=False):
+        """The fields of ``Provenance`` that a run knows only later."""
+
+        release_id: str
+        created_at: str
+        relation: str
+        seconds: Mapping[str, float]
+        digest: str | None
+        seed_policy: str
+        earlier_releases: str
+
+
+# A finding on a retained column.
+Finding: TypeAlias = DisclosiveColumn | LinkingColumn | FewPersons | RetainedIdentifier
 
 
 class _ReportField(Generic[T]):
@@ -200,7 +230,7 @@ class Report(LabelledTextWithHtml):
     output_kind = _ReportField[str]("request.output_kind")
     relation = _ReportField[str]("made_by.relation")
     method = _ReportField[str]("request.method")
-    arguments = _ReportField[Mapping[str, Any]]("request.arguments")
+    arguments = _ReportField[JsonMapping]("request.arguments")
     quasi_identifiers = _ReportField[tuple[str, ...]]("request.quasi_identifiers")
     sensitive = _ReportField[tuple[str, ...]]("request.sensitive")
     kept = _ReportField[tuple[str, ...]]("request.kept")
@@ -234,7 +264,7 @@ class Report(LabelledTextWithHtml):
     telling = _ReportField[tuple[DisclosiveColumn, ...]]("counts.disclosive_columns")
     digest = _ReportField["str | None"]("made_by.digest")
     lost = _ReportField[tuple[str, ...]]("loss.lost_columns")
-    evaluation = _ReportField["Mapping[str, Any] | None"]("evaluation_outcome.figures")
+    evaluation = _ReportField["JsonMapping | None"]("evaluation_outcome.figures")
     evaluation_failed = _ReportField["str | None"]("evaluation_outcome.failed")
     disclosive_columns = _ReportField[tuple[DisclosiveColumn, ...]]("counts.disclosive_columns")
     lost_columns = _ReportField[tuple[str, ...]]("loss.lost_columns")
@@ -257,7 +287,7 @@ class Report(LabelledTextWithHtml):
     @property
     def findings(
         self,
-    ) -> tuple[DisclosiveColumn | LinkingColumn | FewPersons | RetainedIdentifier, ...]:
+    ) -> tuple[Finding, ...]:
         """All findings on columns."""
         return (*self.kept_identifiers, *self.linking, *self.disclosive_columns, *self.few_persons)
 
@@ -309,7 +339,7 @@ class Report(LabelledTextWithHtml):
             name for name, value in vars(Report).items() if isinstance(value, _ReportField)
         )
 
-    def with_provenance(self, **changes: Any) -> Report:
+    def with_provenance(self, **changes: Unpack[ProvenanceChanges]) -> Report:
         """Return a copy of the report with other values in ``made_by``."""
         return replace(self, made_by=replace(self.made_by, **changes))
 
@@ -317,7 +347,7 @@ class Report(LabelledTextWithHtml):
         self,
         n_earlier: int,
         caution: Caution | None = None,
-        joint_arguments: Mapping[str, Any] | None = None,
+        joint_arguments: JsonMapping | None = None,
     ) -> Report:
         """Return a copy of the report that mentions earlier releases of the source.
 
@@ -339,17 +369,15 @@ class Report(LabelledTextWithHtml):
             text += ": dbanon chain measure counts them together"
         return report.with_provenance(earlier_releases=text)
 
-    def with_request(self, **changes: Any) -> Report:
+    def with_request(self, **changes: Unpack[RequestChanges]) -> Report:
         """Return a copy of the report with other values in ``request``."""
         return replace(self, request=replace(self.request, **changes))
 
-    def with_arguments(self, **arguments: Any) -> Report:
+    def with_arguments(self, **arguments: object) -> Report:
         """Return a copy of the report with additional arguments."""
         return self.with_request(arguments={**self.request.arguments, **arguments})
 
-    def with_exports(
-        self, files: Sequence[Mapping[str, Any]], seconds: Mapping[str, float]
-    ) -> Report:
+    def with_exports(self, files: Sequence[JsonMapping], seconds: Mapping[str, float]) -> Report:
         """Return a copy of the report with the exported files, and updated durations."""
         return self.with_arguments(exports=list(files)).with_provenance(seconds=dict(seconds))
 
@@ -371,7 +399,7 @@ class Report(LabelledTextWithHtml):
         certificate = self.arguments.get("certificate")
         return None if certificate is None else describe_nearness(certificate)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the report as JSON values."""
         values = {name: to_json_values(getattr(self, name)) for name in self.names()}
         # Put first what readers must not overlook.
@@ -412,7 +440,7 @@ class Report(LabelledTextWithHtml):
         verdict = self.counts.verdict
         leading_cautions = list_leading_cautions(self.arguments)  # in ``leading_pairs``
         leading_pairs = list_leading_pairs(verdict, self.arguments)
-        findings_by_title: dict[str, Sequence[Any]] = {
+        findings_by_title: dict[str, Sequence[Finding]] = {
             "KEPT IDENTIFIER": self.kept_identifiers,
             "LINKING COLUMN": self.linking,
             "DISCLOSIVE COLUMN": self.disclosive_columns,

@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from dbanon.data.files import LINKS
+from dbanon.data.types import JsonMapping
 from dbanon.data.words import read_key_or_former_key
 from dbanon.job.pseudonym import build_pseudonym_caution
 from dbanon.job.verdict import Caution, Verdict, build_intersection_caution
@@ -30,7 +31,7 @@ def time_text(time: datetime) -> str:
     return time.isoformat(timespec="microseconds")
 
 
-def describe_nearness(certificate: Mapping[str, Any]) -> str:
+def describe_nearness(certificate: JsonMapping) -> str:
     """Describe how near a loss is to the smallest possible one, from a report's certificate."""
     if "failed" in certificate:
         return f"not known: {certificate['failed']}"
@@ -43,7 +44,7 @@ def describe_nearness(certificate: Mapping[str, Any]) -> str:
     )
 
 
-def list_leading_cautions(arguments: Mapping[str, Any]) -> list[Caution]:
+def list_leading_cautions(arguments: JsonMapping) -> list[Caution]:
     """List the cautions with which a report begins.
 
     They are about persons whose rows are in different classes, and about joint histories: what
@@ -53,7 +54,7 @@ def list_leading_cautions(arguments: Mapping[str, Any]) -> list[Caution]:
     return [caution for caution in candidates if caution is not None]
 
 
-def list_leading_pairs(verdict: Verdict, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+def list_leading_pairs(verdict: Verdict, arguments: JsonMapping) -> list[tuple[str, str]]:
     """Return the first lines of a report, which must not be overlooked: labels and texts.
 
     If each attribute has its own classes, one line says how many rows share the rarest combination
@@ -65,7 +66,7 @@ def list_leading_pairs(verdict: Verdict, arguments: Mapping[str, Any]) -> list[t
     ]
 
 
-def describe_averaged_codes(arguments: Mapping[str, Any]) -> list[str]:
+def describe_averaged_codes(arguments: JsonMapping) -> list[str]:
     """Describe each column of codes that was averaged as if they were amounts; suggest a kind."""
     return [
         f'"{name}" is a code, and was averaged: {rows} rows are released with a code that does not'
@@ -74,7 +75,7 @@ def describe_averaged_codes(arguments: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def describe_column_sets(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+def describe_column_sets(arguments: JsonMapping) -> list[tuple[str, str]]:
     """Return a label and a text with requested and counted k, for each additional column set."""
     return [
         (
@@ -85,7 +86,7 @@ def describe_column_sets(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def describe_counts(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+def describe_counts(arguments: JsonMapping) -> list[tuple[str, str]]:
     """Return pairs of label and text about column sets, suppressed cells and method counts."""
     cells = ", ".join(
         f"{name} {count}" for name, count in arguments.get("suppressed_cells", {}).items()
@@ -97,7 +98,7 @@ def describe_counts(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def list_cautions(arguments: Mapping[str, Any], entity: str | None) -> tuple[Caution, ...]:
+def list_cautions(arguments: JsonMapping, entity: str | None) -> tuple[Caution, ...]:
     """List cautions about links from rows to originals, other releases or pseudonyms."""
     # The argument ``rows`` is the order of a released data frame's rows.
     cautions = (INPUT_ORDER_CAUTION,) if arguments.get("rows") == INPUT else ()
@@ -119,7 +120,7 @@ def describe_method_counts(counts: Mapping[str, int]) -> list[tuple[str, str]]:
     return [("counted by the method", text)] if text else []
 
 
-def describe_passthrough(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+def describe_passthrough(arguments: JsonMapping) -> list[tuple[str, str]]:
     """Return a label and a text if original values left their database; otherwise empty."""
     # The ledger's key for rows that were copied from another system into this process.
     transfer = arguments.get("drawn")
@@ -132,7 +133,7 @@ def describe_passthrough(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("columns copied as they are", "passed through the client's memory")]
 
 
-def describe_files_of_other_accounts(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+def describe_files_of_other_accounts(arguments: JsonMapping) -> list[tuple[str, str]]:
     """Return a label and a text if files of other accounts were allowed; otherwise empty."""
     foreign_files = arguments.get("reading", {}).get("foreign_files")
     if foreign_files is None:
@@ -143,7 +144,7 @@ def describe_files_of_other_accounts(arguments: Mapping[str, Any]) -> list[tuple
     return [("files of the source", text + links_text)]
 
 
-def describe_new_schema(arguments: Mapping[str, Any]) -> str:
+def describe_new_schema(arguments: JsonMapping) -> str:
     """Return a remark if the output's schema was created; otherwise empty."""
     return ", in a schema that was missing" if "schema_created" in arguments else ""
 
@@ -168,7 +169,7 @@ def format_figure(value: float, note: str) -> str:
     return note if note.startswith(NOT_FOR_LABELS) else f"{value:.6g}"
 
 
-def to_json_values(value: Any) -> Any:
+def to_json_values(value: object) -> Any:
     """Copy a value with dataclasses converted to dicts, for JSON."""
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
@@ -179,7 +180,7 @@ def to_json_values(value: Any) -> Any:
     return value
 
 
-def describe_attack(figures: Mapping[str, Any]) -> str:
+def describe_attack(figures: JsonMapping) -> str:
     """Describe an attack in one line, from its JSON values.
 
     The risk is the success of the attack beyond that on control records, which are not released, or
@@ -196,7 +197,7 @@ def describe_attack(figures: Mapping[str, Any]) -> str:
     return text + (f"; {figures['note']}" if figures["note"] else "")
 
 
-def describe_attacks(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
+def describe_attacks(figures: JsonMapping) -> list[tuple[str, str]]:
     """Return pairs of label and text for the attacks of an evaluation, if any."""
     attacks = figures.get("attacks")
     if attacks is None:
@@ -213,7 +214,7 @@ def describe_attacks(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def describe_exports(exports: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def describe_exports(exports: Iterable[JsonMapping]) -> list[tuple[str, str]]:
     """Return pairs of label and text for exported files and tables."""
     return [
         ("exported", f"{export['path']}, {export['bytes']} bytes{_describe_older_versions(export)}")
@@ -221,7 +222,7 @@ def describe_exports(exports: Iterable[Mapping[str, Any]]) -> list[tuple[str, st
     ]
 
 
-def _describe_older_versions(export: Mapping[str, Any]) -> str:
+def _describe_older_versions(export: JsonMapping) -> str:
     """Describe the older versions of an exported table that are still readable; else empty."""
     n_versions = export.get("older_versions", 0)
     if not n_versions:

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 from dbanon.advice.answer import Advice, ColumnAdvice
 from dbanon.advice.nulls import NullChoice
@@ -27,6 +26,7 @@ from dbanon.advice.roles import (
 from dbanon.advice.singling import find_unique_sets, group_size_counter
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import NOMINAL
+from dbanon.data.types import JsonObject
 from dbanon.errors import NoQuasiIdentifiers, NoRows, NothingFits, PrivacyWarning
 from dbanon.job.job import Job
 from dbanon.job.nulls import ERROR
@@ -98,7 +98,7 @@ def advise(
     with clock.phase("singling") as tick:
         count_sizes = group_size_counter(microdata)
 
-        def count_with_tick(names: Any) -> Mapping[int, int]:
+        def count_with_tick(names: Sequence[str]) -> Mapping[int, int]:
             tick(0.0)
             return count_sizes(names)
 
@@ -448,13 +448,13 @@ def _build_anonymize_arguments(
     roles: Mapping[str, RoleProposal],
     point: Point,
     microdata: Microdata,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Build the arguments of ``anonymize`` for a trial release, without hierarchies.
 
     The caller of ``advise`` has the hierarchies already.
     """
     source_name, policy = planned.relation.name, planned.policy
-    arguments: dict[str, Any] = {
+    arguments: JsonObject = {
         "table": str(source_name),
         "output": str(RelationName(OUTPUT_SCHEMA, source_name.name)),
         "quasi_identifiers": list(planned.job.quasi_identifiers),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
+from dbanon.data.types import JsonMapping
 from dbanon.errors import DbanonError, ReleaseChanged, ReleaseNotFound, TableNotFound
 from dbanon.job.job import Job
 from dbanon.job.requirements import INDEPENDENT
@@ -234,7 +234,7 @@ def _is_output_unchanged(session: Session, job: Job, release_id: str) -> bool:
 
 # If the export is a table of a catalog, all requests share one client.
 @keep_clients_open()
-def _is_file_unchanged(file: Mapping[str, Any]) -> bool:
+def _is_file_unchanged(file: JsonMapping) -> bool:
     """Return True if an exported file has the SHA-256 that the ledger recorded."""
     try:
         # Recorded paths already have the id of their release.

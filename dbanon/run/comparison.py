@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isclose
-from typing import Any
 
 from dbanon.data.counts import CountRequests, Counts, Recount
+from dbanon.data.types import JsonMapping
 from dbanon.errors import DbanonError, RecountFailed, ReleaseChanged
-from dbanon.hierarchy.spec import parse
-from dbanon.hierarchy.tree import Hierarchy
+from dbanon.hierarchy.spec import HierarchySource, parse
 from dbanon.job.chain_guarantee import FIRST_RELEASE_SUFFIX
 from dbanon.job.guarantee import PERSONS
 from dbanon.ledger.recorded_report import recorded_digest, released_columns
@@ -180,8 +179,8 @@ def recount_models(
     session: Session,
     relation: RelationName,
     names: Sequence[str],
-    recorded_models: Sequence[Mapping[str, Any]],
-    hierarchies: Mapping[str, Any],
+    recorded_models: Sequence[JsonMapping],
+    hierarchies: Mapping[str, JsonMapping],
     recount: Recount,
 ) -> tuple[ModelCount, ...]:
     """Recount the privacy models of a release, where enough was recorded to do so.
@@ -245,7 +244,7 @@ def recount_models(
 
 
 def _restore_model(
-    session: Session, recorded_model: Mapping[str, Any], hierarchies: Mapping[str, Any]
+    session: Session, recorded_model: JsonMapping, hierarchies: Mapping[str, JsonMapping]
 ) -> Model | str:
     """Restore a model from its record, or return the reason why that is impossible."""
     if "kind" not in recorded_model:
@@ -258,7 +257,7 @@ def _restore_model(
             "it was counted in persons, and the release does not show which rows belong to one"
             " person"
         )
-    distance: Any = recorded_model.get("distance", "equal")
+    distance: HierarchySource = recorded_model.get("distance", "equal")
     if distance == HIERARCHICAL:
         # Where the hierarchy came from: its specification under ``from``, and a hash if it was read
         # from the database.
@@ -270,7 +269,7 @@ def _restore_model(
             distance = resolve(session, parse(origin["from"], files=False))
         except DbanonError:
             return "its hierarchy is no longer in this database, or this role may not read it"
-        if not isinstance(distance, Hierarchy) or distance.sha256 != origin["sha256"]:
+        if distance.sha256 != origin["sha256"]:
             return "its hierarchy has changed since"
     kind, attribute = recorded_model["kind"], recorded_model["attribute"]
     return Model(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from dbanon.data.counts import Counts
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import CASEFOLD, Attribute, Kind
+from dbanon.data.types import JsonObject
 from dbanon.data.words import also_under_former_key
 from dbanon.errors import (
     ColumnLost,
@@ -345,7 +346,7 @@ def warn_of_homogeneity(report: Report) -> None:
         warn_caller(HomogeneousClasses(f"Column {text}."))
 
 
-def collect_findings(recount: RecountResult) -> dict[str, Any]:
+def collect_findings(recount: RecountResult) -> JsonObject:
     """Return the findings of a recount by their keys in the report's arguments."""
     has_spellings = bool(recount.few_persons) and isinstance(
         recount.few_persons[0], PersonSpellings

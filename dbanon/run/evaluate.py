@@ -7,9 +7,9 @@ value of information loss or of risk.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from dbanon.data.extension import load_evaluation
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import Attribute
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.errors import DbanonError, HierarchyBroken, is_out_of_memory
 from dbanon.hierarchy.leaves import encode_leaves, take_records
 from dbanon.methods.registry import Tick
@@ -29,7 +30,7 @@ T = TypeVar("T")
 
 def evaluate(
     microdata: Microdata, release: Release, tick: Tick
-) -> tuple[EvaluationOutcome, Mapping[str, Any] | None]:
+) -> tuple[EvaluationOutcome, JsonMapping | None]:
     """Evaluate a release that is about to be published.
 
     Returns first the figures for publication, or the reason why there are none, and then the exact
@@ -42,7 +43,7 @@ def evaluate(
     tick : called with the share of the work that is done, 0 to 1.
     """
 
-    def compute(report_progress: Tick) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    def compute(report_progress: Tick) -> tuple[JsonMapping, JsonMapping]:
         # Import the measures only when needed, so that database backends need less memory.
         from dbanon.measures.catalogue import evaluate as compute_figures
         from dbanon.measures.figure import EvaluationTask, Parameters
@@ -136,7 +137,7 @@ def _clear_suppressed_cells(
     return replace(original, valid=valid, codes=codes, categories=tuple(categories))
 
 
-def attack(microdata: Microdata, planned: Plan, release: Release, tick: Tick) -> dict[str, Any]:
+def attack(microdata: Microdata, planned: Plan, release: Release, tick: Tick) -> JsonObject:
     """Attack a release of a random half of the records; the other half is the control group.
 
     Returns the results, or the reason for a failure under the key ``failed``. An error in the
@@ -152,7 +153,7 @@ def attack(microdata: Microdata, planned: Plan, release: Release, tick: Tick) ->
     return {"failed": failure} if attacks is None else attacks
 
 
-def certify(microdata: Microdata, planned: Plan, release: Release, tick: Tick) -> dict[str, Any]:
+def certify(microdata: Microdata, planned: Plan, release: Release, tick: Tick) -> JsonObject:
     """Compare the loss of the released records with a lower bound.
 
     Returns the certificate, or the reason for a failure under the key ``failed``. An error in the
@@ -171,7 +172,7 @@ def certify(microdata: Microdata, planned: Plan, release: Release, tick: Tick) -
 
 def _evaluate_by_extension(
     option: str, microdata: Microdata, planned: Plan, release: Release, tick: Tick
-) -> tuple[dict[str, Any] | None, str | None]:
+) -> tuple[JsonObject | None, str | None]:
     """Return the result of an extension's evaluation and None, or None and the reason of failure.
 
     Parameters
@@ -179,14 +180,14 @@ def _evaluate_by_extension(
     option : the option of ``Policy`` that requests it.
     """
 
-    def compute(report_progress: Tick) -> dict[str, Any]:
+    def compute(report_progress: Tick) -> JsonObject:
         # Import the extension only when needed, to keep database backends small.
         return load_evaluation(option)(microdata, planned, release, report_progress)
 
     return attempt(compute, tick)
 
 
-def publish_certificate(exact: Mapping[str, Any]) -> dict[str, Any]:
+def publish_certificate(exact: JsonMapping) -> JsonObject:
     """Reduce a certificate to what readers may see: by how much the loss exceeds the bound.
 
     The bound itself would reveal as much about the originals as their exact loss. The simple bound,

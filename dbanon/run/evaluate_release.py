@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from dbanon.data.schema import Kind, Role
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.data.words import read_key_or_former_key
 from dbanon.errors import OriginalChanged
 from dbanon.ledger import entries, recorded_report
@@ -78,10 +78,10 @@ class ReleaseEvaluation:
     release_id: str
     relation: str
     original: str | None
-    evaluation: Mapping[str, Any] | None
+    evaluation: JsonMapping | None
     figures: tuple[ReleaseFigure, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the evaluation as plain values, for JSON."""
         return asdict(self)
 
@@ -159,7 +159,7 @@ def _describe_figure(origin: str, value: float | None, note: str) -> str:
     return f"{origin}; {note}" if note else origin
 
 
-def _list_recorded_figures(evaluation: Mapping[str, Any] | None) -> Iterator[ReleaseFigure]:
+def _list_recorded_figures(evaluation: JsonMapping | None) -> Iterator[ReleaseFigure]:
     """Yield the figures that the run recorded, or a note if it recorded none."""
     if evaluation is None:
         yield ReleaseFigure("linkage_risk", attribute=None, value=None, note=_NEEDS_PAIRS_NOTE)

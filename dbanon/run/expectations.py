@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
+from dbanon.data.types import JsonObject
 from dbanon.errors import InvalidParameter, UnexpectedCounts
 from dbanon.job.expectations import EXPECTATIONS, PERSONS, ROWS, SHARE_NULL, Expectations
 from dbanon.job.job import Job
 from dbanon.partitioning.entities import as_identifier
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
-from dbanon.stores.ports import Source, SourceCounts, Target
+from dbanon.stores.ports import Source, SourceCounts, Target, W
 
 
 def require_expected_counts(
@@ -20,9 +20,9 @@ def require_expected_counts(
     expectations: Expectations,
     relation: Relation,
     source: Source,
-    target: Target[Any],
+    target: Target[W],
     output: RelationName,
-) -> tuple[dict[str, int], dict[str, Any]]:
+) -> tuple[dict[str, int], JsonObject]:
     """Check that the source has the counts that its job expects.
 
     Parameters
@@ -67,7 +67,7 @@ def require_expected_counts(
             f" them with one run of job {job.name}: `accept_counts={json.dumps(refused_names)}`."
             " Later runs compare with the release that it makes.",
         )
-    comparison: dict[str, Any] = {
+    comparison: JsonObject = {
         "compared_with": None if last_release is None else last_release.release_id
     }
     # The job limits the change of these counts, but there is no earlier count to compare with.

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from itertools import takewhile
 from math import isclose
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from dbanon.data.counts import CountRequests, Counts
 from dbanon.data.schema import Attribute
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.errors import (
     DatabaseNotFound,
     DbanonError,
@@ -50,7 +51,7 @@ from dbanon.stores.sql_target import SqlTarget
 _BATCH_ROWS = formats.GROUP_ROWS
 # Files of an output's releases, newest first: release id, index of the export in its job, and the
 # ledger's entry for the file.
-PublishedExports: TypeAlias = Sequence[tuple[str, int, Mapping[str, Any]]]
+PublishedExports: TypeAlias = Sequence[tuple[str, int, JsonMapping]]
 
 
 class Exporter:
@@ -115,7 +116,7 @@ class Exporter:
             if create_directories and "{release}" not in export.path:
                 destinations.make_parent(path)
 
-    def _recorded_exports(self, session: Session) -> list[tuple[str, int, dict[str, Any]]]:
+    def _recorded_exports(self, session: Session) -> list[tuple[str, int, JsonObject]]:
         """Read the output's ``PublishedExports`` from the ledger."""
         return releases.list_exports(session, self._job.output)
 
@@ -127,7 +128,7 @@ class Exporter:
         counts: Counts,
         guarantee: Guarantee,
         report: Report,
-    ) -> list[dict[str, Any]]:
+    ) -> list[JsonObject]:
         """Write the files and count their rows again; return the files' entries for the ledger.
 
         Parameters
@@ -298,7 +299,7 @@ class Exporter:
         ----------
         leftovers : for each file, its path, release id and the index of its export in the job.
         """
-        exports: list[tuple[str, int, dict[str, Any]]] = []
+        exports: list[tuple[str, int, JsonObject]] = []
         # A database file that does not exist yet has no ledger, so it records no exports.
         with suppress(DatabaseNotFound), self._database.session(write=False) as session:
             exports = self._recorded_exports(session)
@@ -308,7 +309,7 @@ class Exporter:
             for position, (release_id, index, entry) in enumerate(reversed(exports))
         }
         # For files that the ledger does not record; they come first.
-        no_entry: tuple[int, Mapping[str, Any]] = (-1, {})
+        no_entry: tuple[int, JsonMapping] = (-1, {})
 
         def publication_order(
             leftover: tuple[destinations.StagedFile, str, int],

@@ -12,9 +12,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any
 
 from dbanon.data.option import build_options
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
 from dbanon.ledger.entry_checks import MALFORMED_ERRORS
@@ -78,7 +78,7 @@ def compute_fingerprint(planned: Plan, source: Source, salt: int | None = None) 
 
 def digest_source(
     source: Source, relation: Relation, names: Sequence[str], salt: int | None = None
-) -> dict[str, Any]:
+) -> JsonObject:
     """Hash the rows that a release reads, for its ledger entry.
 
     The result is empty if the source cannot compute a digest.
@@ -137,7 +137,7 @@ def has_changed_rows(session: Session, release_id: str) -> bool | None:
     return bool(current_digest["hash"] != recorded_digest["hash"])
 
 
-def _parse_recorded_read(request: str | None) -> tuple[Job, Mapping[str, Any]]:
+def _parse_recorded_read(request: str | None) -> tuple[Job, JsonMapping]:
     """Parse a recorded request into a job that reads the same rows, and the digest of these rows.
 
     Raises
@@ -172,7 +172,7 @@ def parse_salt(fingerprint: str) -> int:
     return int(fingerprint.partition(":")[0])
 
 
-def describe_definition(planned: Plan) -> Any:
+def describe_definition(planned: Plan) -> object:
     """Describe everything except the rows that determines a release, as JSON values.
 
     Hierarchies are described by their SHA-256.
@@ -183,7 +183,7 @@ def describe_definition(planned: Plan) -> Any:
         for job_field in fields(job)
         if job_field.name not in _RUN_FIELDS
     }
-    key_and_hierarchies: dict[str, Any] = {
+    key_and_hierarchies: dict[str, object] = {
         "trees": planned.hierarchies.trees,
         "models": planned.hierarchies.models,
     }
@@ -194,7 +194,7 @@ def describe_definition(planned: Plan) -> Any:
     )
 
 
-def _to_json_value(value: Any) -> Any:
+def _to_json_value(value: object) -> object:
     """Convert a value to JSON types, and a hierarchy to its SHA-256."""
     if isinstance(value, Hierarchy):
         return value.sha256

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
-from typing import Any
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute, Kind
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.edges import Pulse, ignore_pulses
 from dbanon.hierarchy.leaves import spell_as_leaves
@@ -50,10 +50,10 @@ class JobHierarchies:
 
     trees: Mapping[str, Hierarchy | HierarchySpec] = field(default_factory=dict)
     models: tuple[Model, ...] = ()
-    origins: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    origins: Mapping[str, JsonMapping] = field(default_factory=dict)
     model_trees: Mapping[str, Hierarchy] = field(default_factory=dict)
 
-    def describe(self, trees: Mapping[str, Hierarchy]) -> dict[str, dict[str, Any]]:
+    def describe(self, trees: Mapping[str, Hierarchy]) -> dict[str, JsonObject]:
         """Describe size and origin of hierarchies by column, without labels, for the ledger."""
         return {
             column: {"leaves": tree.n_leaves, "height": tree.height, **self.origins.get(column, {})}
@@ -74,7 +74,7 @@ def read_hierarchies(
     InvalidParameter : a hierarchy table lacks the expected columns, a column is not of an
         enumerated type, or a builder cannot use the values of a model's column.
     """
-    origins: dict[str, dict[str, Any]] = {}
+    origins: dict[str, JsonObject] = {}
     model_trees: dict[str, Hierarchy] = {}
     models = []
     for model in job.policy.models:
@@ -96,7 +96,7 @@ def read_specs(
     relation: Relation,
     specs: Mapping[str, Hierarchy | HierarchySpec],
     pulse: Pulse = ignore_pulses,
-) -> tuple[dict[str, Hierarchy | HierarchySpec], dict[str, dict[str, Any]]]:
+) -> tuple[dict[str, Hierarchy | HierarchySpec], dict[str, JsonObject]]:
     """Read hierarchies; return them and, for the ledger, their origins, both by column.
 
     Specifications of builders are returned unchanged.
@@ -106,7 +106,7 @@ def read_specs(
     DbanonError : as ``read_hierarchies``.
     """
     trees: dict[str, Hierarchy | HierarchySpec] = {}
-    origins: dict[str, dict[str, Any]] = {}
+    origins: dict[str, JsonObject] = {}
     for name, tree_or_spec in specs.items():
         if isinstance(tree_or_spec, HierarchySpec):
             tree_or_spec, origins[name] = _read_hierarchy(
@@ -118,12 +118,12 @@ def read_specs(
 
 def _read_hierarchy(
     source: Source, relation: Relation, column: str, spec: HierarchySpec, pulse: Pulse
-) -> tuple[Hierarchy | HierarchySpec, dict[str, Any]]:
+) -> tuple[Hierarchy | HierarchySpec, JsonObject]:
     """Read a hierarchy; return it and, for the ledger, its origin.
 
     The specification of a builder is returned unchanged.
     """
-    origin: dict[str, Any] = {"from": spec.parameters}
+    origin: JsonObject = {"from": spec.parameters}
     # Kinds that need the database: a table of the hierarchy's rows, a hierarchy stored by name, and
     # an enumerated type. All other kinds are builders.
     if spec.kind in (TABLE, NAME):

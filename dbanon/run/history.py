@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from typing import Any
 
+from dbanon.data.types import JsonObject
 from dbanon.errors import ReleasesIntersect, SecondRelease, pluralize, warn_caller
 from dbanon.job.job import Job
 from dbanon.job.requirements import INDEPENDENT
@@ -74,7 +74,7 @@ def caution_about_history(job: Job, source: str, history: SourceHistory) -> Caut
 
 def measure_joint_histories(
     job: Job, history: SourceHistory, target: Target[W], staged_release: W
-) -> dict[str, Any]:
+) -> JsonObject:
     """Count joint histories over this and earlier releases, for the report.
 
     The result is empty for a first release, and for chains, which report on their releases
@@ -96,7 +96,7 @@ def measure_joint_histories(
     return {}
 
 
-def describe_unmeasured_histories(job: Job, history: SourceHistory) -> dict[str, Any]:
+def describe_unmeasured_histories(job: Job, history: SourceHistory) -> JsonObject:
     """Return the report's entry about joint histories that cannot be counted.
 
     The ledger has no record of the persons in the earlier releases, so there are no counts.

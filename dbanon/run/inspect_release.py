@@ -127,7 +127,7 @@ def _count_distribution(
 ) -> Distribution:
     """Build the distribution of a column, from the number of rows with each released value."""
     # SQL for the column's values as text.
-    text_sql = session.text_of(attribute)
+    text_sql = session.dialect.text_of(attribute)
 
     # ``build_distribution`` calls ``count_values`` to draw bins of numbers or dates, and
     # ``count_labels`` to draw labels.

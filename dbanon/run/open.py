@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeGuard
 
 from dbanon.data.extension import (
     Database,
@@ -29,6 +29,9 @@ from dbanon.stores.folders import is_row_file_url
 from dbanon.stores.objects import is_object
 
 if TYPE_CHECKING:
+    import sqlite3
+
+    from duckdb import DuckDBPyConnection
     from sqlalchemy import URL, Engine
 
     from dbanon.stores.postgresql.store import PostgresqlStore
@@ -54,7 +57,7 @@ _REFUSALS_BY_PACKAGE: dict[str, tuple[str, str]] = {
 }
 
 
-def _normalize_database(database: Any) -> Any:
+def _normalize_database(database: object) -> object:
     """Convert or refuse an object for which there is no store; return others unchanged."""
     if _is_sqlite_connection(database):
         return database
@@ -79,7 +82,7 @@ def _normalize_database(database: Any) -> Any:
     return _normalize_sqlalchemy(database) if package == "sqlalchemy" else database
 
 
-def _normalize_sqlalchemy(database: Any) -> Any:
+def _normalize_sqlalchemy(database: object) -> object:
     """Return an engine, or the engine of a connection; refuse sessions and asynchronous engines."""
     from sqlalchemy import Connection
 
@@ -113,10 +116,10 @@ class _NoStore(InvalidParameter):
 # If a driver is missing, the error names the extra to install.
 @name_missing_extras()
 def open_source(
-    database: Any,
+    database: object,
     on_sql: OnSql | None,
     job: Job,
-    target: Any,
+    target: object,
     progress: Callable[[str, float], None] | None = None,
 ) -> ClientStore:
     """Open the store of a job's source.
@@ -192,14 +195,19 @@ def open_source(
     )
 
 
-def _is_sqlite_connection(database: Any) -> bool:
+def _is_sqlite_connection(database: object) -> TypeGuard[sqlite3.Connection]:
     """Return True for a ``sqlite3.Connection``."""
     # If there is such a connection, its module is already loaded; otherwise avoid the import.
     sqlite_module = sys.modules.get("_sqlite3")
     return sqlite_module is not None and isinstance(database, sqlite_module.Connection)
 
 
-def _is_engine(database: Any) -> bool:
+def _is_duckdb_connection(database: object) -> TypeGuard[DuckDBPyConnection]:
+    """Return True for a DuckDB connection, if ``_normalize_database`` accepted the object."""
+    return type(database).__module__.partition(".")[0] in ("duckdb", "_duckdb")
+
+
+def _is_engine(database: object) -> bool:
     """Return True for a SQLAlchemy engine, checked without importing SQLAlchemy."""
     return type(database).__module__.partition(".")[0] == "sqlalchemy" and hasattr(
         database, "connect"
@@ -208,7 +216,7 @@ def _is_engine(database: Any) -> bool:
 
 @name_missing_extras()
 def open_store(
-    database: Any,
+    database: object,
     on_sql: OnSql | None = None,
     *,
     reading: Reading = DEFAULT_READING,
@@ -242,7 +250,7 @@ def open_store(
         return FileStore(database, on_sql, reading=reading, table=table, memory_bytes=memory)
     reading.require_no_file_options()
     # Import only the store that is needed: each import takes a quarter of a second or more.
-    if type(database).__module__.partition(".")[0] in ("duckdb", "_duckdb"):
+    if _is_duckdb_connection(database):
         from dbanon.stores.duckdb.store import DuckdbStore
 
         return DuckdbStore(database, on_sql)
@@ -344,7 +352,7 @@ def _require_sqlalchemy(url: str) -> None:
 
 
 def _open_duckdb_store(
-    path: str | None, query: Mapping[str, Any], on_sql: OnSql | None, memory: int | None
+    path: str | None, query: Mapping[str, object], on_sql: OnSql | None, memory: int | None
 ) -> ClientStore:
     """Open a DuckDB file; ``query`` are the arguments in its URL, which must be empty.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from dbanon.data.chunks import bytes_per_record, require_memory
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.data.words import also_under_former_key
 from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.hierarchy.tree import Hierarchy
@@ -51,7 +51,7 @@ class PlannedColumn:
     name: str
     sql_type: str
     kind: str
-    hierarchy: Mapping[str, Any] | None
+    hierarchy: JsonMapping | None
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Outlook:
     entity: str | None
     not_copied: tuple[str, ...]
     method: str
-    arguments: Mapping[str, Any]
+    arguments: JsonMapping
     k: int
     guarantee: str
     memory: int
@@ -173,7 +173,7 @@ class Outlook:
         """
         return self.arguments.get("kept_columns") == CLIENT and _COPIED_ROWS not in self.arguments
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the outlook as plain values, for JSON."""
         values = asdict(self)
         for column in values["file_columns"]:

@@ -6,12 +6,12 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
-from typing import Any
 
 from dbanon.data.counts import CountRequests
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata
 from dbanon.data.schema import Attribute, Kind, apply_kinds, apply_orders
+from dbanon.data.types import JsonMapping
 from dbanon.data.words import json_text
 from dbanon.errors import ColumnUnclassified, ColumnWithoutRule, TableChanged
 from dbanon.hierarchy.edges import Pulse, ignore_pulses
@@ -44,7 +44,7 @@ from dbanon.run.history import require_first_release
 from dbanon.run.key import read_pseudonym_key
 from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.types import type_family
-from dbanon.stores.ports import PreparedRelease, Source, Target
+from dbanon.stores.ports import PreparedRelease, Source, Target, W
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,14 +80,14 @@ class Plan:
     release_id: str
     output: Output | None
     person_columns: tuple[str, ...] = ()
-    source_state: Mapping[str, Any] = field(default_factory=dict)
+    source_state: JsonMapping = field(default_factory=dict)
     pseudonym_key: PseudonymKey | None = None
     identifiers: Mapping[str, str] = field(default_factory=dict)
     history: SourceHistory = NO_HISTORY
     source_counts: Mapping[str, int] = field(default_factory=dict)
-    expectation_report: Mapping[str, Any] = field(default_factory=dict)
+    expectation_report: JsonMapping = field(default_factory=dict)
 
-    def with_source_counts(self, source: Source, target: Target[Any] | None) -> Plan:
+    def with_source_counts(self, source: Source, target: Target[W] | None) -> Plan:
         """Count the source and check the counts against the job's expectations.
 
         Raises
@@ -139,7 +139,7 @@ class Plan:
         source: str,
         output: str,
         output_kind: str,
-        further_arguments: Mapping[str, Any],
+        further_arguments: JsonMapping,
     ) -> Request:
         """Build the request that the report of a release contains.
 
@@ -247,7 +247,7 @@ class Plan:
 
 
 def plan(
-    job: Job, source: Source, target: Target[Any] | None = None, pulse: Pulse = ignore_pulses
+    job: Job, source: Source, target: Target[W] | None = None, pulse: Pulse = ignore_pulses
 ) -> Plan:
     """Perform all checks that do not need the rows of the source, and plan the run.
 
@@ -344,7 +344,7 @@ def _inspect_columns(
     quasi_identifiers: tuple[Attribute, ...],
     sensitive: Sequence[str],
     source: Source,
-    target: Target[Any] | None,
+    target: Target[W] | None,
 ) -> tuple[Relation, tuple[Attribute, ...]]:
     """Complete the types of columns by looking at their values.
 
@@ -374,7 +374,7 @@ def _inspect_columns(
 
 
 def _find_passthrough_columns(
-    job: Job, relation: Relation, source: Source, target: Target[Any]
+    job: Job, relation: Relation, source: Source, target: Target[W]
 ) -> tuple[Attribute, ...] | None:
     """Return the retained columns whose values pass through this client.
 
@@ -400,8 +400,8 @@ def _find_passthrough_columns(
 
 
 def _read_source_state(
-    job: Job, relation: Relation, source: Source, target: Target[Any] | None
-) -> tuple[Mapping[str, Any], SourceHistory]:
+    job: Job, relation: Relation, source: Source, target: Target[W] | None
+) -> tuple[JsonMapping, SourceHistory]:
     """Read the state and the earlier releases of the source; empty if no release is written.
 
     Raises
@@ -417,7 +417,7 @@ def _read_source_state(
 
 
 def _read_pseudonym_key(
-    job: Job, relation: Relation, source: Source, target: Target[Any]
+    job: Job, relation: Relation, source: Source, target: Target[W]
 ) -> PseudonymKey:
     """Check the pseudonymized columns and read their key.
 
@@ -518,7 +518,7 @@ def _as_text_attributes(relation: Relation, names: Sequence[str]) -> tuple[Attri
     return tuple(replace(relation.attribute(name), kind=Kind.CATEGORY) for name in names)
 
 
-def _require_ranges(job: Job, target: Target[Any], attributes: Sequence[Attribute]) -> None:
+def _require_ranges(job: Job, target: Target[W], attributes: Sequence[Attribute]) -> None:
     """Check that the target has the range types that the recoding needs.
 
     Raises

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.errors import (
     InsufficientRights,
     InvalidParameter,
@@ -49,7 +49,7 @@ def build_refresh_job(
     chain_key: str | None = None,
     pseudonym_key: str | None = None,
     door: str = "python",
-    **run_options: Any,
+    **run_options: object,
 ) -> Job:
     """Build the job that repeats a release and replaces it under the same name.
 
@@ -89,12 +89,12 @@ def _build_job(
     chain_key: str | None,
     pseudonym_key: str | None,
     door: str,
-    run_options: dict[str, Any],
+    run_options: dict[str, object],
 ) -> Job:
     """Build the job from a ledger entry, without trusting the content of the entry."""
     request, recorded_version, arguments = _read_entry(session, name)
     recorded_hierarchies = arguments.get("hierarchies", {})
-    chain_option: dict[str, Any] = {}
+    chain_option: dict[str, Chain] = {}
     if "chain" in request:
         if chain_key is None:
             raise InvalidParameter(
@@ -140,9 +140,7 @@ def _build_job(
     return job
 
 
-def _read_entry(
-    session: Session, name: RelationName
-) -> tuple[dict[str, Any], str, Mapping[str, Any]]:
+def _read_entry(session: Session, name: RelationName) -> tuple[JsonObject, str, JsonMapping]:
     """Read what the ledger has about a release.
 
     Returns the request, the version of dbanon that made it, and the arguments of its report.
@@ -180,7 +178,7 @@ def _read_entry(
             hint="Release it again with all options. If the source is a table of this database,"
             " that release can be refreshed.",
         )
-    request_options: dict[str, Any] = json.loads(request)
+    request_options: JsonObject = json.loads(request)
     # The values of some options would disclose column values. The ledger only has their names.
     if request_options.get("lacks"):
         raise RefreshRefused(
@@ -205,7 +203,7 @@ def _is_publisher(session: Session, request: str | None, publisher: str | None) 
 
 
 def _require_key(
-    name: RelationName, recorded_pseudonyms: Mapping[str, Any], key_location: str | None
+    name: RelationName, recorded_pseudonyms: JsonMapping, key_location: str | None
 ) -> None:
     """Check that the key of a release's pseudonyms is unchanged.
 
@@ -234,9 +232,9 @@ def _find_differences(
     session: Session,
     job: Job,
     relation: Relation,
-    request: Mapping[str, Any],
+    request: JsonMapping,
     recorded_version: str,
-    recorded_hierarchies: Mapping[str, Mapping[str, Any]],
+    recorded_hierarchies: Mapping[str, JsonMapping],
 ) -> Iterator[tuple[str, str]]:
     """Yield each difference from the earlier release: its word and a description.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.types import JsonMapping
 from dbanon.errors import DbanonError
 from dbanon.ledger.postgresql_releases import (
     ATTACH_RELEASE,
@@ -70,7 +70,7 @@ def repair(session: PostgresqlSession, accept_owners: Collection[str] = ()) -> l
 
 
 def _repair_entry(
-    session: PostgresqlSession, candidate: Mapping[str, Any], accept_owners: Collection[str]
+    session: PostgresqlSession, candidate: JsonMapping, accept_owners: Collection[str]
 ) -> Repair:
     """Compare a relation with an entry of the ledger, and attach the entry to it if they match."""
     release_id = str(candidate["release_id"])
@@ -92,7 +92,7 @@ def _repair_entry(
         success_reason = f"its entry named it {recorded_name}"
     elif refusal_reason is None:
         try:
-            with session.savepoint():
+            with session.connection.savepoint():
                 comparison = _compare_rows(
                     session, release_id, compared_relation, candidate["digest"]
                 )

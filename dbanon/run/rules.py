@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.data.words import json_text
 from dbanon.errors import (
     ColumnNotFound,
@@ -49,7 +49,7 @@ class Declared:
     source: str
     column: str
     role: str | None
-    rule: Mapping[str, Any] | None
+    rule: JsonMapping | None
     state: str
     declared_at: str | None
     declared_by: str | None
@@ -58,7 +58,7 @@ class Declared:
 def declare(
     store: Store,
     table: str,
-    by_column: Mapping[str, Any] | None = None,
+    by_column: JsonMapping | None = None,
     *,
     from_comments: bool = False,
 ) -> list[Declared]:
@@ -100,7 +100,7 @@ def declare(
         return _list_column_rules(session, relation)
 
 
-def rules_to_declare(listing: Sequence[Declared]) -> dict[str, Any]:
+def rules_to_declare(listing: Sequence[Declared]) -> JsonObject:
     """Return the rules of a listing by column, as ``declare`` accepts them.
 
     Rules of columns and tables that no longer exist are left out.

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic
+from typing import Generic
 
 from dbanon.data.counts import Counts
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import ClusteringResult
+from dbanon.data.types import JsonObject
 from dbanon.data.words import also_under_former_key
 from dbanon.errors import CodesAveraged, warn_caller
 from dbanon.job.guarantee import SPLIT_PERSONS
@@ -65,7 +66,7 @@ PHASES = ("read", "cluster", "write", "verify", "digest")
 PhaseProgress = Callable[[str, float], None]
 # Writes files of a release. Called with the target, staged release, count requests, counts,
 # guarantee and report. Returns the ledger's entries for the files.
-ExportFiles = Callable[..., "list[dict[str, Any]]"]
+ExportFiles = Callable[..., "list[JsonObject]"]
 
 
 def run(
@@ -220,7 +221,7 @@ class ReleaseRun(ABC, Generic[W]):
             created_at=recorded_at, seconds=clock.seconds | {"total": clock.elapsed}
         )
 
-    def evaluate(self) -> tuple[EvaluationOutcome, dict[str, Any], dict[str, Any]]:
+    def evaluate(self) -> tuple[EvaluationOutcome, JsonObject, JsonObject]:
         """Evaluate the release, attack it and certify it, as far as the policy requests that.
 
         Returns the evaluation, figures for the operator only, because they would reveal too much
@@ -228,8 +229,8 @@ class ReleaseRun(ABC, Generic[W]):
         """
         planned, microdata, release = self.planned, self.draft.microdata, self.draft.release
         outcome = EvaluationOutcome()
-        exact_figures: dict[str, Any] = {}
-        public_figures: dict[str, Any] = {}
+        exact_figures: JsonObject = {}
+        public_figures: JsonObject = {}
         if planned.policy.evaluate:
             with self.clock.phase("evaluate") as tick:
                 outcome, exact_figures["evaluation"] = evaluate(microdata, release, tick)
@@ -283,7 +284,7 @@ class IndependentRun(ReleaseRun[W]):
             retained_columns = RetainedColumns(
                 planned, originals, written_counts, draft.release.names
             )
-        joint_counts: dict[str, Any] = {}
+        joint_counts: JsonObject = {}
         if job.persons == SPLIT_PERSONS:
             joint_counts[JOINT_ROWS] = describe_joint_rows(draft)
         joint_counts |= measure_joint_histories(job, planned.history, self.target, staged_release)

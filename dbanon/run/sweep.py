@@ -9,11 +9,11 @@ their method and refinement, such as ``mdav+fast``.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from dbanon.advice.request import (
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import ClusteringResult
 from dbanon.errors import DbanonError, TimeLimit, TooFewRecords
-from dbanon.hierarchy.leaves import take_records
+from dbanon.hierarchy.leaves import Hierarchies, take_records
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import require_kinds
 from dbanon.measures.figure import Parameters
@@ -206,7 +206,7 @@ class _Sample(NamedTuple):
     """A sample of records, with the hierarchies and the number of the records it was taken from."""
 
     records: Microdata
-    trees: Mapping[str, Any]
+    trees: Hierarchies
     n_total: int
 
 
@@ -250,7 +250,7 @@ class _RecordsByK:
         """Return the records for trial releases of this k: all of them, or a sample."""
         return self._sample_of(k).records
 
-    def trees_for(self, k: int) -> Mapping[str, Any]:
+    def trees_for(self, k: int) -> Hierarchies:
         """Return the hierarchies of the records that the sample was taken from."""
         return self._sample_of(k).trees
 
@@ -485,12 +485,10 @@ class _TrialRunner:
         ``name`` is that of a method with or without refinement, such as ``mdav+fast``.
         """
         method, refine = parse_method_and_refinement(name)
-        options: dict[str, Any] = {}
-        if self.is_numeric and find_method(method).takes_categories:
-            # Other methods release numbers, so release and measure numbers here as well.
-            options["recoding"] = "mean"
+        # Other methods release numbers, so release and measure numbers here as well.
+        as_numbers = self.is_numeric and find_method(method).takes_categories
         return replace(
-            Policy(k=k, method=method, refine=refine, **options),
+            Policy(k=k, method=method, refine=refine, recoding="mean" if as_numbers else None),
             nulls=self.planned.policy.nulls,
             kinds=self.planned.policy.kinds,
             max_suppression=self.shared_policy(k).max_suppression,

@@ -115,13 +115,13 @@ def _count_values(
     the code of a person, int64. The last one is None without a person column.
     """
     # SQL for the column's values as text.
-    text_sql = session.text_of(attribute)
+    text_sql = session.dialect.text_of(attribute)
     if person_column is None:
         query = statements.value_counts(relation.relation_to_read, text_sql)
         pairs = [(value, int(n_rows)) for value, n_rows in session.rows(query) if value is not None]
     else:
         query = statements.persons_of_values(
-            relation.relation_to_read, text_sql, session.grouping_sql(person_column)
+            relation.relation_to_read, text_sql, session.dialect.grouping_sql(person_column)
         )
         person_codes: dict[object, int] = {}
         pairs = [

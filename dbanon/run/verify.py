@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from typing import Required, TypedDict, Unpack
 
 from dbanon.data.counts import Counts, Recount
 from dbanon.data.extension import load_runner
 from dbanon.data.schema import require_lists
+from dbanon.data.types import JsonObject
 from dbanon.errors import (
     DbanonError,
     InsufficientRights,
@@ -78,7 +79,7 @@ class PrivateVerification:
     def recount_sql(self) -> None:
         """None: such a release has no classes."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the verification as plain values, for JSON."""
         return asdict(self)
 
@@ -111,6 +112,20 @@ class SetCount:
     columns: tuple[str, ...]
     k: int
     counted: int
+
+
+class VerificationFields(TypedDict, total=False):
+    """The fields of ``Verification`` that do not follow from the recount."""
+
+    release_id: Required[str | None]
+    unchanged: Required[bool | None]
+    guarantee: Required[str | None]
+    entity: str | None
+    models: tuple[ModelCount, ...]
+    digest: str | None
+    also_k: tuple[SetCount, ...]
+    output: str | None
+    superseded_at: str | None
 
 
 @dataclass(frozen=True)
@@ -165,7 +180,7 @@ class Verification:
         guarantee: Guarantee,
         recount: Recount,
         /,
-        **fields: Any,
+        **fields: Unpack[VerificationFields],
     ) -> Verification:
         """Build the result from a recount.
 
@@ -204,7 +219,7 @@ class Verification:
         """A one-line description of the counts."""
         return f"smallest class {self.smallest_class} ({self.counted})"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the verification as plain values, for JSON."""
         return {name: value for name, value in asdict(self).items() if name != "counted"}
 

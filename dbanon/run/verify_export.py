@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 
+from dbanon.data.types import JsonObject
 from dbanon.errors import (
     DbanonError,
     InsufficientRights,
@@ -39,7 +39,7 @@ class VerifiedExport:
         """The id of the release that published the file."""
         return self.entry.release_id
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the verification as plain values, for JSON."""
         return {"file": self.file, "published": True, **asdict(self.entry)}
 

@@ -6,8 +6,8 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.errors import (
     ColumnNotFound,
     InsufficientRights,
@@ -62,7 +62,7 @@ def verify_file(
         raise InvalidParameter(f"{path} is not a Parquet file.") from None
     # The names of the caller take precedence over the file's metadata, which is then not used.
     names = user_names = tuple(quasi_identifiers)
-    arguments: Mapping[str, Any] = {}
+    arguments: JsonMapping = {}
     if not user_names:
         names, k_requested, arguments = _read_release_metadata(path, metadata)
         k = k_requested if k is None else k
@@ -108,7 +108,7 @@ def verify_file(
 
 def _read_release_metadata(
     path: Path, metadata: Mapping[str, str]
-) -> tuple[tuple[str, ...], int, dict[str, Any]]:
+) -> tuple[tuple[str, ...], int, JsonObject]:
     """Read a release's quasi-identifiers and strata, k and arguments from a file's metadata."""
     hint = "To recount it, name its `quasi_identifiers` and `k`."
     if "quasi_identifiers" not in metadata or "k_requested" not in metadata:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dbanon.data.chunks import Chunk
 from dbanon.data.microdata import Microdata
@@ -11,6 +15,16 @@ from dbanon.data.schema import Attribute
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions.base import Relation, passthrough_error
 from dbanon.sessions.names import RelationName
+
+
+class ClassStaging(Protocol):
+    """The session that stages the classes of a release."""
+
+    def stage_classes(self, partition: Partition, columns: Sequence[ReleasedColumn]) -> None:
+        """Stage the released values of every class, ordered by class number."""
+
+    def classes_by_number(self, partition: Partition) -> NDArray[np.int64]:
+        """Return the class of each random class number, int64 (n_classes,)."""
 
 
 class ColumnPassthrough:
@@ -54,6 +68,7 @@ class ColumnPassthrough:
 
     def insert(
         self,
+        staging: ClassStaging,
         table: RelationName,
         class_columns: Sequence[tuple[str, str, str]],
         columns: Sequence[ReleasedColumn],
@@ -65,6 +80,7 @@ class ColumnPassthrough:
 
         Parameters
         ----------
+        staging : the session that wrote the table.
         class_columns : name, SQL type and SQL expression of each column with class values; the
             expressions use the staging table of classes.
         columns : the released values of each class.

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from dbanon.data.schema import Attribute
 from dbanon.sessions import statements
-from dbanon.sessions.connection import StagingConnection
+from dbanon.sessions.connection import Connection
 from dbanon.sessions.names import RelationName, quote
 
 # The staging table with the key material of tags: the bytes before the identifier in the inner
@@ -21,32 +21,24 @@ SECRET = "dbanon_secret"
 INNER_BLOCK, OUTER_BLOCK = "inner_block", "outer_block"
 
 
-class StagedKey:
-    """The key that a transaction has staged for its tags, or the salt in place of a key."""
-
-    def __init__(self) -> None:
-        self.is_staged = False
-        # Whether tags are hashed twice, as in an HMAC: with the inner block, then with the outer
-        # one. Otherwise, the tag is taken from the hash with the inner block.
-        self.hashes_twice = True
-
-
 class PersonTags(ABC):
     """The keyed and salted hashes that a database computes in one transaction.
 
     Parameters
     ----------
-    connection : the session that stages keys and salts.
-    key : the key that the session has staged. The session keeps it, and not the tags: they refer
-        to each other otherwise, and the caller's connection would stay open until the garbage
-        collector runs.
+    connection : stages keys and salts.
     """
 
     # SQL type of tags.
     sql_type: ClassVar[str] = "BLOB"
 
-    def __init__(self, connection: StagingConnection, key: StagedKey) -> None:
-        self._connection, self._key = connection, key
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        # Whether a key, or a salt in place of a key, is staged.
+        self._is_key_staged = False
+        # Whether tags are hashed twice, as in an HMAC: with the inner block, then with the outer
+        # one. Otherwise, the tag is taken from the hash with the inner block.
+        self._hashes_twice = True
 
     @abstractmethod
     def of_text(self, text: str) -> str:
@@ -69,10 +61,10 @@ class PersonTags(ABC):
         outer : the bytes that precede the inner hash in the outer hash; empty if there is no outer
             hash.
         """
-        self._key.hashes_twice, self._key.is_staged = bool(outer), True
+        self._hashes_twice, self._is_key_staged = bool(outer), True
         blocks = [(INNER_BLOCK, self.sql_type), (OUTER_BLOCK, self.sql_type)]
         self._connection.run(
-            statements.create_staging(SECRET, blocks, self._connection.staging_suffix)
+            statements.create_staging(SECRET, blocks, self._connection.dialect.staging_suffix)
         )
         self._connection.insert_rows(
             RelationName(None, SECRET), [INNER_BLOCK, OUTER_BLOCK], [(inner, outer)]
@@ -85,7 +77,7 @@ class PersonTags(ABC):
 
     def stage_salt(self, salt: bytes) -> None:
         """Stage the salt of ``salted_hash_of``; it replaces a key that is staged already."""
-        if self._key.is_staged:
+        if self._is_key_staged:
             self.replace_key(salt, b"")
         else:
             self.stage_key(salt, b"")

@@ -17,7 +17,6 @@ class Publication(ABC):
     Parameters
     ----------
     connection : executes the statements.
-    name_limit : the maximum length of a name in bytes; None for no limit.
     """
 
     # How releases become visible. With ``transaction``, the session's commit publishes the release
@@ -25,8 +24,8 @@ class Publication(ABC):
     # renames the release into place, and the ledger entry follows.
     mode: ClassVar[Literal["transaction", "swap"]] = "transaction"
 
-    def __init__(self, connection: Connection, name_limit: int | None = None) -> None:
-        self._connection, self._name_limit = connection, name_limit
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
 
     def lock(self, name: RelationName) -> None:  # noqa: B027
         """Lock the output against other runs until the transaction ends; call before reading.
@@ -54,7 +53,7 @@ class Publication(ABC):
         ------
         ViewsNotHere : a view is requested, and this database cannot release views.
         """
-        return released_name(name, release_id, self._name_limit)
+        return released_name(name, release_id, self._connection.dialect.name_limit)
 
     @abstractmethod
     def create_table(

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dbanon.sessions.interface import SessionInterface
+from dbanon.sessions.catalog import Catalog
+from dbanon.sessions.connection import Connection
 from dbanon.sessions.names import RelationName
 
 
@@ -18,11 +19,12 @@ class RuleCatalog:
 
     Parameters
     ----------
-    session : the session that reads and writes the rules.
+    connection : reads and writes the rules.
+    catalog : names the current user.
     """
 
-    def __init__(self, session: SessionInterface) -> None:
-        self._session = session
+    def __init__(self, connection: Connection, catalog: Catalog) -> None:
+        self._connection, self._catalog = connection, catalog
 
     def require_owner(self, source: RelationName) -> None:
         """Check that this role owns a table, or is a member of the owning role.
@@ -84,7 +86,7 @@ class RuleCatalog:
         return {
             "relation_oid": 0,
             "owner_oid": 0,
-            "declared_by": self._session.catalog.find_current_user(),
+            "declared_by": self._catalog.find_current_user(),
         }
 
     def update_oids(self, source: RelationName) -> None:

@@ -5,78 +5,282 @@ A session is one transaction on one snapshot; its changes become visible at the 
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.chunks import microdata_from_chunks, with_progress
+from dbanon.data.chunks import Chunk, microdata_from_chunks, with_progress
 from dbanon.data.counts import Recount
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.pieces import Disk
-from dbanon.data.schema import CASEFOLD, WHITE_SPACE, Attribute, Role
-from dbanon.errors import DuplicateKeys, UnsupportedType, pluralize
+from dbanon.data.schema import Attribute, Role
+from dbanon.errors import ChainsNotHere, DbanonError, DuplicateKeys, pluralize
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import chain_staging, person_tags, recount_statements, statements
-from dbanon.sessions.base import OnSql, Relation, random_order
+from dbanon.sessions.base import (
+    ColumnReading,
+    Relation,
+    StagedRows,
+    random_order,
+)
+from dbanon.sessions.catalog import Catalog
 from dbanon.sessions.chain_arrays import ChainArrays
 from dbanon.sessions.chain_dialect import ChainDialect
-from dbanon.sessions.interface import SessionInterface
+from dbanon.sessions.connection import Connection
+from dbanon.sessions.dialect import Dialect
+from dbanon.sessions.digests import Digests
+from dbanon.sessions.ledger import Ledger
 from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.passthrough import ColumnPassthrough
 from dbanon.sessions.person_records import PersonRecords
-from dbanon.sessions.person_tags import PersonTags, StagedKey
+from dbanon.sessions.person_tags import PersonTags
+from dbanon.sessions.publication import Publication
 from dbanon.sessions.rule_catalog import RuleCatalog
 
 Progress = Callable[[float], None]
 
 
-class Session(SessionInterface):
-    """One transaction on one database."""
+class Session(ABC):
+    """One transaction on one database: reads sources, stages classes, and writes releases.
 
-    def __init__(self, on_sql: OnSql | None = None) -> None:
-        self._on_sql = on_sql
+    What else can be done in the transaction is in the parts of the session.
+
+    Parameters
+    ----------
+    connection : executes SQL in the transaction.
+    catalog : the relations of the database, their owners, and the rights on them.
+    publication : writes and publishes tables and views.
+    ledger : the tables of the ledger.
+    digests : hashes the rows of tables.
+    tags : the keyed and salted hashes of person identifiers.
+    chain_dialect : the SQL with which the database makes releases of chains; None if it makes none.
+    passthrough : the retained columns that the client copies without parsing their values; None if
+        the database does not support that.
+    rules, persons : the declared rules, and the ledger's records of persons; None for those of a
+        database without roles.
+    """
+
+    # False if the database is discarded after the run, so its ledger has no earlier releases.
+    is_persistent: ClassVar[bool] = True
+    # URL of the files whose rows were loaded into this database; None if there are no such files.
+    file_url: str | None = None
+    # The rows of files that this transaction has staged for a chain; None if there are none.
+    staged_rows: StagedRows | None = None
+    # The capabilities that this database lacks (see ``require_capability``), with their errors.
+    unsupported_features: ClassVar[Mapping[str, type[DbanonError]]] = {}
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        catalog: Catalog,
+        publication: Publication,
+        ledger: Ledger,
+        digests: Digests,
+        tags: PersonTags,
+        chain_dialect: ChainDialect | None,
+        passthrough: ColumnPassthrough | None = None,
+        rules: RuleCatalog | None = None,
+        persons: PersonRecords | None = None,
+    ) -> None:
+        self.connection = connection
+        self.catalog = catalog
+        self.publication = publication
+        self.ledger = ledger
+        self.digests = digests
+        self.tags = tags
+        self._chain_dialect = chain_dialect
+        self.passthrough = passthrough or ColumnPassthrough()
+        self.rules = rules or RuleCatalog(connection, catalog)
+        self.persons = persons or PersonRecords(connection)
         # The partition whose labels (classes of rows) are staged; None before that.
         self._staged_partition: Partition | None = None
         # The result of ``class_numbers``.
         self._class_numbers: NDArray[np.int32] | None = None
         # The staging tables that ``stage_values`` has created.
         self._value_tables: list[str] = []
-        self._staged_key = StagedKey()
 
     @property
-    def rules(self) -> RuleCatalog:
-        """The declared rules of the database."""
-        return RuleCatalog(self)
+    def dialect(self) -> Dialect:
+        """How the database writes values and types."""
+        return self.connection.dialect
 
     @property
-    def persons(self) -> PersonRecords:
-        """The ledger's records of the persons in releases."""
-        return PersonRecords(self)
-
-    @property
-    @abstractmethod
-    def tags(self) -> PersonTags:
-        """The keyed and salted hashes of person identifiers."""
-
-    @property
-    @abstractmethod
     def chain_dialect(self) -> ChainDialect:
-        """The SQL and the settings with which the database makes releases of chains."""
+        """The SQL and the settings with which the database makes releases of chains.
+
+        Raises
+        ------
+        ChainsNotHere : the database makes none.
+        """
+        if self._chain_dialect is None:
+            raise ChainsNotHere()
+        return self._chain_dialect
 
     @property
     def chain_arrays(self) -> ChainArrays | None:
         """The arrays that chains exchange with the database; None if it exchanges none."""
         return None
 
-    def report_sql(self, sql: str) -> None:
-        """Pass a statement to the function that the caller passed as ``on_sql``, if any."""
-        if self._on_sql is not None:
-            self._on_sql(sql)
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        """Execute a statement; bind parameters are written ``?``."""
+        self.connection.run(sql, parameters)
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Execute a query and fetch all of its rows."""
+        return self.connection.rows(sql, parameters)
+
+    def describe_file_columns(self, relation: Relation) -> tuple[ColumnReading, ...]:
+        """Describe how the columns of a CSV file were read; empty if the source declares types."""
+        return ()
+
+    def require_typed(self, columns: Iterable[str]) -> None:  # noqa: B027
+        """Check that the types of a file's columns could be inferred from their values.
+
+        Does nothing if the source declares types.
+
+        Raises
+        ------
+        AmbiguousValues : a column can be read in several ways.
+        FileMalformed : a column has values of different types.
+        """
+
+    @property
+    def copied_rows_summary(self) -> Mapping[str, Any]:
+        """How many rows were copied here from another system, and how; empty for local rows."""
+        return {}
+
+    def complete_attributes_from_values(
+        self, source: Relation, attributes: Sequence[Attribute]
+    ) -> tuple[Attribute, ...]:
+        """Complete the attributes by looking at their values, such as an undeclared decimal scale.
+
+        Databases that declare complete types return the attributes unchanged.
+
+        Raises
+        ------
+        MixedTypes : a column holds values of another type than it declares.
+        """
+        return tuple(attributes)
+
+    @abstractmethod
+    def sample(self, relation: RelationName, share: float) -> str:
+        """FROM clause for a random share, 0 to 1, of a relation's rows, with the alias s."""
+
+    @abstractmethod
+    def read_chunks(
+        self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
+    ) -> Iterator[Chunk]:
+        """Yield the keys and these attributes of all rows in chunks, in any order."""
+
+    @abstractmethod
+    def read_rows(
+        self, source: Relation, columns: Sequence[str], chunk_rows: int
+    ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
+        """Yield chunks of rows: their keys, int64 (n_rows, n_key_columns), and these columns."""
+
+    def read_batches(
+        self, source: Relation, columns: Sequence[str], chunk_rows: int
+    ) -> Iterator[Any]:
+        """Yield the values of these columns as lists of rows, or as Arrow batches if supported."""
+        return (rows for _, rows in self.read_rows(source, columns, chunk_rows))
+
+    @abstractmethod
+    def read_numbers(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
+        """Yield the rows of a query of doubles in chunks, float64 (n_rows, n_columns).
+
+        NULL becomes NaN.
+        """
+
+    @abstractmethod
+    def load_labels(
+        self,
+        keys: NDArray[np.int64],
+        classes: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        types: Sequence[str],
+    ) -> None:
+        """Create and fill the staging table of labels: key columns, class, position.
+
+        Parameters
+        ----------
+        keys : the row keys, int64 (n_rows, n_key_columns).
+        classes : the class of each row, int32 (n_rows,).
+        positions : the position of each row in the release, int32 (n_rows,).
+        types : SQL types of the key columns.
+        """
+
+    @abstractmethod
+    def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
+        """Create and fill the staging table of class values.
+
+        Parameters
+        ----------
+        columns : the released values, one per class in each column.
+        n_classes : the number of classes.
+        """
+
+    @abstractmethod
+    def load_rows(
+        self, attributes: Sequence[Attribute], batches: Iterable[tuple[Any, ...]]
+    ) -> None:
+        """Create and fill the staging table of rows that are copied from another database.
+
+        Parameters
+        ----------
+        attributes : the columns of the rows.
+        batches : triples: the class of each row, int32 (n_rows,); its position in the release,
+            int32 (n_rows,); and the rows.
+        """
+
+    def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
+        """Create the staging table for the rows of a file, and return it with a locator.
+
+        Only this session can read it, and it is dropped at the end of the transaction.
+
+        Parameters
+        ----------
+        name : the file's name as a source.
+        columns : pairs of name and SQL type.
+        """
+        raise NotImplementedError
+
+    def fill_file_rows(
+        self, attributes: Sequence[Attribute], batches: Iterable[Sequence[tuple[Any, ...]]]
+    ) -> None:
+        """Fill the table that ``create_file_rows`` created, in the order of the rows.
+
+        Parameters
+        ----------
+        attributes : the columns of the file.
+        batches : lists of rows.
+
+        Raises
+        ------
+        UnsupportedType : this database cannot store a value.
+        DatabaseFailure : a value does not fit the type of its column.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
+    def analyze(self, relation: RelationName) -> None:
+        """Collect statistics about the released values."""
+
+    def require_capability(self, capability: str) -> None:
+        """Check that this database supports ``chains``, ``budgets`` or ``pseudonyms``.
+
+        Raises
+        ------
+        ChainsNotHere, BudgetsNotHere, PseudonymsNotHere : the database does not support it.
+        """
+        if capability in self.unsupported_features:
+            raise self.unsupported_features[capability]()
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         """Return the source with these columns fixed in one snapshot until the transaction ends.
@@ -113,13 +317,15 @@ class Session(SessionInterface):
         if key_columns := locator.key_map_columns or locator.columns_to_check:
             self._require_unique_keys(source, key_columns)
         if locator.key_map_columns:
-            sort_keys = [self.sort_key(source.attribute(key)) for key in locator.key_map_columns]
+            sort_keys = [
+                self.dialect.sort_key(source.attribute(key)) for key in locator.key_map_columns
+            ]
             self.run(
                 statements.create_key_map(
                     source.numbered_relation,
                     locator.key_map_columns,
                     sort_keys,
-                    self.staging_suffix,
+                    self.dialect.staging_suffix,
                     locator.comparison_sql,
                 )
             )
@@ -179,9 +385,9 @@ class Session(SessionInterface):
                 statements.create_values(
                     f"{source.relation_to_read.quoted} AS s",
                     position,
-                    self.value_of(attribute),
+                    self.dialect.value_of(attribute),
                     f"s.{quote(attribute.name)}",
-                    self.staging_suffix,
+                    self.dialect.staging_suffix,
                     source.and_not_null_condition,
                 )
             )
@@ -193,27 +399,6 @@ class Session(SessionInterface):
             dictionaries.append(tuple(value for (value,) in value_rows))
         return dictionaries
 
-    def value_joins(self, attributes: Sequence[Attribute]) -> str:
-        """JOINs with the dictionaries that ``stage_values`` staged, for a query that reads rows."""
-        return "".join(
-            statements.join_values(position, self.value_of(attribute))
-            for position, attribute in enumerate(attributes)
-            if attribute.kind.is_coded
-        )
-
-    def value_of(self, attribute: Attribute) -> str:
-        """SQL for an attribute's values as the dictionary of ``stage_values`` stores them.
-
-        Identifiers are compared as the database compares their type, other values as texts.
-        """
-        if attribute.role is Role.IDENTIFIER:
-            return self.normalized_sql(attribute, f"s.{quote(attribute.name)}")
-        return self.text_of(attribute)
-
-    def retained_value(self, attribute: Attribute) -> str:
-        """SQL for a retained column in its released type."""
-        return f"s.{quote(attribute.name)}"
-
     @property
     def staging_tables(self) -> tuple[str, ...]:
         """The temporary tables that this session may have created."""
@@ -223,10 +408,6 @@ class Session(SessionInterface):
             *chain_staging.STAGING,
             *self._value_tables,
         )
-
-    def sort_key(self, attribute: Attribute) -> str:
-        """SQL of a key column that sorts texts by code point, regardless of the collation."""
-        return f"s.{quote(attribute.name)}"
 
     def stage_labels(
         self, microdata: Microdata, partition: Partition, types: Sequence[str]
@@ -308,23 +489,6 @@ class Session(SessionInterface):
         order = self.classes_by_number(partition)
         return [part.take(order) for column in columns for part in column.written_columns]
 
-    def range_type(self, attribute: Attribute, borders: Sequence[NDArray[Any]] = ()) -> str:
-        """Return the SQL type of a column's ranges.
-
-        Parameters
-        ----------
-        borders : arrays of lower and upper ends, for which the type must be wide enough.
-
-        Raises
-        ------
-        UnsupportedType : this database has no range types.
-        """
-        raise UnsupportedType(
-            f'Column "{attribute.name}" cannot be released as ranges: this database has no range'
-            " types.",
-            hint='Use `intervals="text"`, `intervals="bounds"` or `intervals="midpoint"`.',
-        )
-
     def exact_totals(
         self,
         source: Relation,
@@ -338,7 +502,7 @@ class Session(SessionInterface):
         10**-scale. NULL counts as 0.
         """
         self.stage_labels(microdata, partition, source.required_locator.types)
-        parts = [self.quotient_and_remainder(attribute) for attribute in attributes]
+        parts = [self.dialect.quotient_and_remainder(attribute) for attribute in attributes]
         totals = {attribute.name: np.zeros(partition.n_classes, object) for attribute in attributes}
         query = statements.exact_sums(
             parts, source.from_clause, source.required_locator.expressions
@@ -353,13 +517,6 @@ class Session(SessionInterface):
                 if quotient is not None:
                     totals[attribute.name][label] = int(quotient) * size + int(remainder)
         return totals
-
-    def insert_rows(
-        self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
-    ) -> None:
-        """Insert rows into one of dbanon's own tables."""
-        values = [value for row in rows for value in row]
-        self.run(statements.insert_rows(relation, columns, len(rows)), values)
 
     def insert(
         self,
@@ -398,23 +555,3 @@ class Session(SessionInterface):
         """Count the classes of a relation with GROUP BY over its quasi-identifiers."""
         keys = self.catalog.columns_as_displayed(relation, quasi_identifiers)
         return Recount.of_sizes(self.rows(recount_statements.recount_classes(relation, keys)))
-
-    def declared_type(self, sql_type: str) -> str:
-        """Return a column's type in a form that CREATE TABLE accepts."""
-        return sql_type
-
-    def normalized_sql(self, attribute: Attribute, value: str) -> str:
-        """SQL for an identifier's value, normalized so that spellings of one person are equal."""
-        # Empty if spellings are not unified. Otherwise spaces are trimmed, and with CASEFOLD upper
-        # and lower case are unified, too.
-        if not attribute.normalize:
-            return value
-        # The first of these characters is the plain space, by which the others are replaced.
-        for space in WHITE_SPACE[1:]:
-            value = f"replace({value}, '{space}', ' ')"
-        value = f"trim({value})"
-        return self.lowercase_sql(value) if attribute.normalize == CASEFOLD else value
-
-    def lowercase_sql(self, text: str) -> str:
-        """SQL for a text in lowercase."""
-        return f"lower({text})"

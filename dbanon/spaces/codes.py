@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,21 @@ from dbanon.data.scales import Scale, Standardization
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.kernels import MixedTable
 from dbanon.spaces.mixed import Axis, compute_code_ranges, encode_numbers
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class PointSpace(Protocol):
+        """The space of points as ``CodeSpace`` needs it: ``numeric.Space``, which is above."""
+
+        @property
+        def points(self) -> NDArray[np.float64]:
+            """The records as points, float64 (n, p)."""
+
+        @property
+        def names(self) -> tuple[str, ...]:
+            """The attribute of each of the p columns."""
+
 
 KernelT = TypeVar("KernelT")
 
@@ -213,7 +228,7 @@ class CodeSpace:
     codes: NDArray[np.int32]
     metric: Metric
     records: NDArray[np.int64]
-    build_points: Callable[[NDArray[np.int64]], Any]
+    build_points: Callable[[NDArray[np.int64]], PointSpace]
 
     def __post_init__(self) -> None:
         self.codes.setflags(write=False)
@@ -266,7 +281,7 @@ class CodeSpace:
         return partial(codes_kernel, self.metric.table(self.codes), self.metric.step_squares)
 
     @cached_property
-    def _points(self) -> Any:
+    def _points(self) -> PointSpace:
         return self.build_points(self.records)
 
     @property
@@ -277,11 +292,9 @@ class CodeSpace:
         ------
         MemoryLimit : the records would need too many coordinates; see ``numeric.embed_leaves``.
         """
-        points: NDArray[np.float64] = self._points.points
-        return points
+        return self._points.points
 
     @property
     def names(self) -> tuple[str, ...]:
         """The attribute of each of the p columns of ``points``; empty for embedded leaves."""
-        names: tuple[str, ...] = self._points.names
-        return names
+        return self._points.names

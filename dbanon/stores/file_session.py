@@ -193,9 +193,6 @@ class FileSession(Session):
     # The schema of temporary tables, as SQL.
     temporary_schema: ClassVar[str] = "temp"
 
-    # Whether the connection stays open after the transaction. Closing it drops temporary tables.
-    stays_open = True
-
     def drop_staging(self) -> None:
         """Drop all staging tables, because a caller's connection stays open.
 

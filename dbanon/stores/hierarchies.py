@@ -129,7 +129,9 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = ignore_pulse
             )
     if position_columns and position_columns[0].kind is not Kind.INTEGER:
         raise UnsupportedType(f'Column "position" of {source.name} is not a whole number.')
-    text_expressions = [session.text_of(attribute) for attribute in (*columns, *position_columns)]
+    text_expressions = [
+        session.dialect.text_of(attribute) for attribute in (*columns, *position_columns)
+    ]
     text_rows = session.rows(
         statements.read_tree(source.relation_to_read, text_expressions, MAX_ROWS + 1)
     )
@@ -193,7 +195,9 @@ def store(
         "created_by": session.catalog.find_current_user(),
     }
     try:
-        session.insert_rows(session.ledger.table("hierarchy"), list(row), [[*row.values()]])
+        session.connection.insert_rows(
+            session.ledger.table("hierarchy"), list(row), [[*row.values()]]
+        )
     except OutputExists:
         # Another session has just stored one of this name.
         raise _exists_error(name) from None
@@ -205,7 +209,7 @@ def store(
     numbered_nodes = list(zip(range(len(parents)), parents, tree.labels, strict=True))
     for start in range(0, len(numbered_nodes), _NODES_PER_STATEMENT):
         batch = [(name, *node) for node in numbered_nodes[start : start + _NODES_PER_STATEMENT]]
-        session.insert_rows(nodes, columns, batch)
+        session.connection.insert_rows(nodes, columns, batch)
 
 
 def load(session: Session, name: str) -> Hierarchy:

@@ -87,9 +87,9 @@ def profile_columns(
         [
             (
                 quote(a.name),
-                count_distinct_sql(session.grouping_sql(a)),
+                count_distinct_sql(session.dialect.grouping_sql(a)),
                 # Only texts have a length and words.
-                session.text_of(a) if a.kind is Kind.CATEGORY else "",
+                session.dialect.text_of(a) if a.kind is Kind.CATEGORY else "",
             )
             for a in attributes
         ],
@@ -136,7 +136,7 @@ def find_direct_identifiers(
         # The form of each column's values, such as that of an IBAN; empty if there is none.
         forms = detect_forms(session, relation.relation_to_read, readable)
         _, head_profiles = profile_columns(
-            session, head, readable, count_distinct_sql=session.count_distinct_sql
+            session, head, readable, count_distinct_sql=session.dialect.count_distinct_sql
         )
         for profile in head_profiles:
             profiles[profile.name] = replace(profile, form=forms[profile.name])
@@ -148,7 +148,7 @@ def count_spellings(session: Session, relation: Relation, person: Attribute) -> 
     # Without duplicates: ``person.normalize`` may be empty or CASEFOLD.
     normalizations = dict.fromkeys(("", person.normalize, CASEFOLD))
     values = (
-        session.value_of(replace(person, normalize=normalization))
+        session.dialect.value_of(replace(person, normalize=normalization))
         for normalization in normalizations
     )
     counts = ", ".join(f"count(DISTINCT {value})" for value in values)
@@ -163,7 +163,7 @@ def estimate_distinct_share(session: Session, relation: Relation, names: Sequenc
 
     NULLs count as equal values. The share among all rows is usually lower.
     """
-    columns = ", ".join(session.grouping_sql(relation.attribute(name)) for name in names)
+    columns = ", ".join(session.dialect.grouping_sql(relation.attribute(name)) for name in names)
     source = (
         f"(SELECT {quote_list(names)} FROM {relation.relation_to_read.quoted}"
         f" LIMIT {COMPARED_ROWS}) AS s"
@@ -208,7 +208,7 @@ def find_identifier_columns(session: Session, relation: Relation) -> dict[str, s
         head,
         candidates,
         unique_names=session.catalog.find_unique_columns(relation),
-        count_distinct_sql=session.count_distinct_sql,
+        count_distinct_sql=session.dialect.count_distinct_sql,
     )
     # All rows of a person should agree in these columns. The first function says how often rows
     # agree by chance, the second how often they agree if they share a value of the candidate.
@@ -225,7 +225,7 @@ def _equal_pair_share(session: Session, head: RelationName, attribute: Attribute
     sum_of_squares, n_rows = session.rows(
         "SELECT coalesce(sum(n * n), 0), coalesce(sum(n), 0) FROM (SELECT count(*) AS n FROM"
         f" {head.quoted} AS s WHERE s.{quote(attribute.name)} IS NOT NULL"
-        f" GROUP BY {session.grouping_sql(attribute)}) AS g"
+        f" GROUP BY {session.dialect.grouping_sql(attribute)}) AS g"
     )[0]
     n = int(n_rows)
     return (int(sum_of_squares) - n) / (n * (n - 1)) if n > 1 else 1.0
@@ -244,7 +244,7 @@ def _dependency_query(
     identifier's values come from the first ``PROBED_ROWS`` rows; the rows with these values are
     searched for in the first ``SEARCHED_ROWS`` rows.
     """
-    value = session.grouping_sql(identifier)
+    value = session.dialect.grouping_sql(identifier)
     columns = (identifier.name, *(a.name for a in constant_attributes))
     searched_rows = _LeadingRows(
         relation.schema, relation.name, columns, SEARCHED_ROWS, staging_table=relation.staging_table
@@ -257,7 +257,7 @@ def _dependency_query(
         staging_table=relation.staging_table,
     )
     counts = ", ".join(
-        f"count(s.{quote(a.name)}), count(DISTINCT {session.grouping_sql(a)})"
+        f"count(s.{quote(a.name)}), count(DISTINCT {session.dialect.grouping_sql(a)})"
         for a in constant_attributes
     )
     return (
@@ -284,7 +284,7 @@ def count_classes_below_k(
     # ``rows`` joins the source to the classes that are staged here.
     session.stage_labels(microdata, partition, relation.required_locator.types)
     rows = statements.released_rows(relation.from_clause, relation.required_locator.expressions)
-    value = session.grouping_sql(relation.attribute(name))
+    value = session.dialect.grouping_sql(relation.attribute(name))
 
     def count_where(condition: str) -> tuple[int, int]:
         # In ``rows``, the alias l has the staged class numbers.
@@ -378,14 +378,14 @@ def _require_strata(
     for column in roles.by:
         group_expressions += [
             f"CASE WHEN s.{quote(column.name)} IS NULL THEN 0 ELSE 1 END",
-            session.text_of(column),
+            session.dialect.text_of(column),
         ]
     n_stratum_keys = len(group_expressions)
     group_expressions += null_flags
     # ``entity_columns`` has the entity column, or is empty.
     size_sql, unit = "count(*)", "records"
     for person in roles.entity_columns:
-        size_sql, unit = f"count(DISTINCT {session.value_of(person)})", "persons"
+        size_sql, unit = f"count(DISTINCT {session.dialect.value_of(person)})", "persons"
     aliases = [f"g{i}" for i in range(len(group_expressions))]
     aliased_expressions = [
         f"{expression} AS {alias}"

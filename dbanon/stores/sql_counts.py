@@ -184,7 +184,7 @@ def count_class_values(
     )
     for name in requests.sensitive:
         attribute = relation.attribute(name)
-        text = session.text_of(attribute)
+        text = session.dialect.text_of(attribute)
         value_rows = session.rows(
             recount_statements.recount_values(written_relation, class_keys, text)
         )

@@ -140,9 +140,10 @@ def _values_subquery(session: Session, relation: RelationName, attribute: Attrib
     compact = "d.trimmed"
     for separator in SEPARATORS:
         compact = f"replace({compact}, '{separator}', '')"
+    text = session.dialect.text_of(value)
     return (
         f"(SELECT d.trimmed, upper({compact}) AS compact FROM"
-        f" (SELECT DISTINCT trim({session.text_of(value)}) AS trimmed FROM {rows} AS s) AS d)"
+        f" (SELECT DISTINCT trim({text}) AS trimmed FROM {rows} AS s) AS d)"
     )
 
 
@@ -151,7 +152,9 @@ def _matches(session: Session, form: IdentifierForm) -> str:
 
     If ``form.compact`` is True, the pattern is for values without separators.
     """
-    return session.matches("v.compact" if form.compact else "v.trimmed", f"^({form.pattern})$")
+    return session.dialect.matches(
+        "v.compact" if form.compact else "v.trimmed", f"^({form.pattern})$"
+    )
 
 
 def _check_digit_condition(check: Check) -> str:

@@ -92,7 +92,7 @@ def count_persons(
         [person_column] = draft.roles.entity_columns
         # The position of the column's dictionary, which was staged when the column was read.
         dictionary_position = draft.roles.columns.index(person_column)
-        joins = statements.join_values(dictionary_position, session.value_of(person_column))
+        joins = statements.join_values(dictionary_position, session.dialect.value_of(person_column))
         person_sql = statements.code_column(dictionary_position)
         # The columns of the source that the SQL of the staged values reads.
         staged_name_set = set(staged_names)
@@ -161,12 +161,14 @@ def _recount_entities(
         see ``columns_as_displayed``.
     """
     names = [statements.value_column(i) for i in range(len(columns) + len(further_columns))]
-    types = [session.declared_type(sql_type) for sql_type, _ in (*columns, *further_columns)]
+    types = [
+        session.dialect.declared_type(sql_type) for sql_type, _ in (*columns, *further_columns)
+    ]
     session.run(
         statements.create_staging(
             statements.ENTITIES,
             [*zip(names, types, strict=True), ("person", "integer")],
-            session.staging_suffix,
+            session.dialect.staging_suffix,
         )
     )
     values = dict(
@@ -218,12 +220,12 @@ def stage_release_persons(
     # ``salted_hash_of`` builds SQL that reads the staged salt.
     session.tags.stage_salt(bytes.fromhex(str(staged_release.salt)))
     # In a dictionary, the column of values is named "value".
-    text = session.text_of(replace(person_column, name="value"))
+    text = session.dialect.text_of(replace(person_column, name="value"))
     # The dictionary of the persons, which was staged when the column was read.
     dictionary = statements.values_table(draft.roles.columns.index(person_column))
     session.run(
         recount_statements.create_release_persons(
-            keys, dictionary, session.tags.salted_hash_of(text), session.staging_suffix
+            keys, dictionary, session.tags.salted_hash_of(text), session.dialect.staging_suffix
         )
     )
 
@@ -249,7 +251,7 @@ def _count_persons_by_value(
     for position, name in enumerate(requests.sensitive, len(class_keys)):
         attribute = staged_release.draft.relation.attribute(name)
         staged_attribute = replace(attribute, name=statements.value_column(position))
-        text = session.text_of(staged_attribute)
+        text = session.dialect.text_of(staged_attribute)
         # Compare numbers and not their texts, so that a person counts once for each number.
         comparison_key = f"s.{quote(staged_attribute.name)}" if attribute.kind.is_numeric else text
         count_rows = session.rows(

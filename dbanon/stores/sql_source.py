@@ -146,7 +146,7 @@ class SqlSource:
         """Apply the job's condition, after a check that the database accepts it."""
         filtered = _filtered_relation(relation, job, names, str(job.where))
         # The filtered relation is a subquery, in which some databases rename columns.
-        self.session.require_names_allowed_in_views(filtered.columns)
+        self.session.dialect.require_names_allowed_in_views(filtered.columns)
         try:
             self.session.rows(f"SELECT 1 FROM {filtered.quoted} AS s LIMIT 0")
         except DbanonError as error:
@@ -188,7 +188,7 @@ class SqlSource:
             condition if job.where is None else f"(\n{job.where}\n) AND {condition}"
         )
         filtered = _filtered_relation(relation, job, names, combined_condition)
-        self.session.require_names_allowed_in_views(filtered.columns)
+        self.session.dialect.require_names_allowed_in_views(filtered.columns)
         return replace(relation, selected_rows=filtered)
 
     def describe_state(self, relation: Relation) -> Mapping[str, Any]:
@@ -228,7 +228,7 @@ class SqlSource:
         query = statements.distinct_values(
             relation.relation_to_read,
             attribute.name,
-            self.session.text_of(inspected_attribute),
+            self.session.dialect.text_of(inspected_attribute),
             relation.and_not_null_condition,
         )
         texts = {format_leaf(text, inspected_attribute) for (text,) in self.session.rows(query)}
@@ -243,7 +243,9 @@ class SqlSource:
         self, relation: Relation, person_columns: Sequence[Attribute], columns: Sequence[str]
     ) -> SourceCounts:
         """Count rows, persons and NULLs in SQL."""
-        counts = [f"count(DISTINCT {self.session.value_of(person)})" for person in person_columns]
+        counts = [
+            f"count(DISTINCT {self.session.dialect.value_of(person)})" for person in person_columns
+        ]
         counts += [f"count(s.{quote(name)})" for name in columns]
         select_list = ", ".join(["count(*)", *counts])
         query = f"SELECT {select_list} FROM {relation.relation_to_read.quoted} AS s"
@@ -367,7 +369,7 @@ class SqlSource:
 
     def count_distinct(self, draft: PreparedRelease, name: str) -> tuple[int, int]:
         """Count the released rows with a non-NULL value in a column, and the distinct texts."""
-        session, text = self.session, self.session.text_of(draft.relation.attribute(name))
+        session, text = self.session, self.session.dialect.text_of(draft.relation.attribute(name))
         rows = session.released_rows(draft.relation, draft.microdata, draft.release.partition)
         [(n_present, n_texts)] = session.rows(
             f"SELECT count(label), count(DISTINCT label) FROM (SELECT {text} AS label FROM {rows})"
@@ -383,9 +385,11 @@ class SqlSource:
         RecountFailed : the groups do not add up to the released rows.
         """
         session, k = self.session, int(draft.job.policy.k)
-        persons = [f"DISTINCT {session.value_of(person)}" for person in draft.roles.entity_columns]
+        persons = [
+            f"DISTINCT {session.dialect.value_of(person)}" for person in draft.roles.entity_columns
+        ]
         is_rare_condition = f"count({', '.join(persons) or '*'}) < {k}"
-        value = session.grouping_sql(draft.relation.attribute(name))
+        value = session.dialect.grouping_sql(draft.relation.attribute(name))
         # Also count, for each of these, the groups in which all rows have the same original value.
         quasi_identifiers = draft.microdata.attributes
         return self._group_rows(draft, name, value, quasi_identifiers, is_rare_condition)
@@ -440,7 +444,7 @@ class SqlSource:
     def _original_value(self, attribute: Attribute) -> str:
         """Build SQL for a column's original value: coded columns as text, others as they are."""
         if attribute.kind.is_coded:
-            return self.session.text_of(attribute)
+            return self.session.dialect.text_of(attribute)
         return f"s.{quote(attribute.name)}"
 
 
@@ -493,7 +497,7 @@ def recode_in_value_order(
     """
     if not attribute.kind.is_numeric:
         return column
-    query = statements.value_ranks(relation, attribute.name, session.text_of(attribute))
+    query = statements.value_ranks(relation, attribute.name, session.dialect.text_of(attribute))
     ranks = {text: int(rank) for text, rank in session.rows(query)}
     # Equal numbers have the same rank. The first of their texts stands for them, because it is
     # inserted last.

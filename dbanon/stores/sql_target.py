@@ -71,7 +71,7 @@ class SqlTarget:
         """
         name = parse_relation(job.output)
         if job.output_kind == "view":
-            self.session.require_names_allowed_in_views(job.named_columns)
+            self.session.dialect.require_names_allowed_in_views(job.named_columns)
         # A strict policy refuses to create a missing schema.
         strict, kind = job.policy.strict, job.output_kind
         return plan_output(self.session, name, kind, job.if_exists, release_id, strict=strict)
@@ -122,7 +122,7 @@ class SqlTarget:
     def require_ranges(self, attribute: Attribute) -> None:
         """Check that this database has a range type for the column's values."""
         # Raises UnsupportedType or InvalidParameter.
-        self.session.range_type(attribute)
+        self.session.dialect.range_type(attribute)
 
     def copies_from(self, source: Source) -> bool:
         """Whether the source is read in another transaction than this target's."""
@@ -142,7 +142,7 @@ class SqlTarget:
     def require_type(self, attribute: Attribute) -> None:
         """Check that this database has a type for a copied column."""
         # Raises UnsupportedType.
-        self.session.type_of(attribute)
+        self.session.dialect.type_of(attribute)
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -185,6 +185,7 @@ class SqlTarget:
                 if name not in retained_columns
             ]
             session.passthrough.insert(
+                session,
                 staged_release.relation,
                 recoded_columns,
                 columns,
@@ -226,11 +227,11 @@ class SqlTarget:
         attribute = column.attribute
         if column.upper is not None:
             # The values are ranges: ``values`` has their lower bounds.
-            range_type = self.session.range_type(attribute, (column.values, column.upper))
+            range_type = self.session.dialect.range_type(attribute, (column.values, column.upper))
             attribute = replace(attribute, sql_type=range_type)
         # The attribute of another database has a type of that database.
         elif is_copied or not attribute.sql_type:
-            attribute = replace(attribute, sql_type=self.session.type_of(attribute))
+            attribute = replace(attribute, sql_type=self.session.dialect.type_of(attribute))
         return replace(column, attribute=attribute)
 
     def describe_columns(
@@ -267,7 +268,7 @@ class SqlTarget:
                 if column.quasi_identifier == name
             ]
             for position, column in staged_columns:
-                expression = self.session.released_expression(position, column)
+                expression = self.session.dialect.released_expression(position, column)
                 release_columns.append(
                     (column.attribute.name, column.attribute.sql_type, expression)
                 )
@@ -277,15 +278,15 @@ class SqlTarget:
                 attribute = pseudonym_attribute(attribute)
             if is_copied:
                 staging_name = statements.retained_column_name(retained_names.index(name))
-                sql_type = self.session.type_of(attribute)
+                sql_type = self.session.dialect.type_of(attribute)
                 release_columns.append((name, sql_type, f"r.{staging_name}"))
             elif name in draft.job.pseudonyms:
-                text = self.session.text_of(draft.relation.attribute(name))
+                text = self.session.dialect.text_of(draft.relation.attribute(name))
                 pseudonym = self.session.tags.pseudonym_of(text)
-                release_columns.append((name, self.session.type_of(attribute), pseudonym))
+                release_columns.append((name, self.session.dialect.type_of(attribute), pseudonym))
             else:
                 release_columns.append(
-                    (name, attribute.sql_type, self.session.retained_value(attribute))
+                    (name, attribute.sql_type, self.session.dialect.retained_value(attribute))
                 )
         self._require_names([name for name, _, _ in release_columns])
         return release_columns
@@ -296,7 +297,7 @@ class SqlTarget:
         Raises the same errors as ``describe_columns``.
         """
         for name in names:
-            require_length(name, self.session.name_limit, f'column "{name}" of the release')
+            require_length(name, self.session.dialect.name_limit, f'column "{name}" of the release')
             if names.count(name) > 1:
                 raise InvalidParameter(
                     f'The release would have two columns named "{name}".',
@@ -359,7 +360,7 @@ class SqlTarget:
         sample_size = proof_sample_size(n_rows)
         if not sample_size or not names:
             return {}
-        values = [session.grouping_sql(draft.relation.attribute(name)) for name in names]
+        values = [session.dialect.grouping_sql(draft.relation.attribute(name)) for name in names]
         sample = session.sample(staged_release.relation, sample_size / n_rows)
         n_sampled_rows, *counts = session.rows(statements.count_sample_values(sample, values))[0]
         disclosive_columns = (

@@ -124,7 +124,7 @@ def test_every_database_that_is_opened_keeps_to_it(limit: int, tmp_path: Path) -
     few.write_text("age\n1\n")
     for url in (f"duckdb:///{path}", f"file:{few}"):
         with open_store(url, memory=limit).session(write=False) as session:
-            limit_set, threads = settings_of(session._connection)  # type: ignore[attr-defined]
+            limit_set, threads = settings_of(session.connection.driver)  # type: ignore[attr-defined]
         expected = max(limit, MIN_DATABASE_BYTES)
         assert abs(limit_set - expected) <= expected // 100
         assert 1 <= threads <= max(1, expected // (64 * MIB))

@@ -25,7 +25,7 @@ from dbanon.errors import (
     RecountFailed,
     UnsupportedType,
 )
-from dbanon.stores.postgresql.client import PsycopgSession
+from dbanon.stores.postgresql.client_connection import PsycopgConnection
 from dbanon.stores.postgresql.client_passthrough import PostgresqlPassthrough
 from tests.postgres_server import Server
 from tests.stores.databases import Database, PostgresqlDatabase
@@ -199,13 +199,13 @@ def test_a_server_that_breaks_off_tells_no_value(
         "CREATE TABLE people (x double precision, who text)",
         f"INSERT INTO people SELECT g, '{SECRET} ' || g FROM generate_series(1, 30) AS g",
     )
-    copied = PsycopgSession.copy_bytes
+    copied = PsycopgConnection.copy_bytes
 
     def broken(self: Any, copy: str, pieces: Any) -> None:
         payload = b"".join(bytes(piece) for piece in pieces)
         copied(self, copy, [payload.replace(SECRET.encode(), b"\xff" + SECRET[1:].encode())])
 
-    monkeypatch.setattr(PsycopgSession, "copy_bytes", broken)
+    monkeypatch.setattr(PsycopgConnection, "copy_bytes", broken)
     with pg_server.capture_log() as log:
         error = refuse(
             postgresql,

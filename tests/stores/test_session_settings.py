@@ -184,7 +184,6 @@ def test_texts_that_duckdb_takes_for_one_are_counted_apart() -> None:
             verify(open_store(connection), parse_relation("q"), ["mood"], 80)
 
 
-@pytest.mark.xfail(reason="the session and its ledger refer to each other", strict=False)
 def test_a_connection_that_its_caller_drops_closes_the_file(tmp_path: Path) -> None:
     """Sessions and their parts refer to each other in no circle, which would keep it open."""
     connection = duckdb.connect(tmp_path / "people.duckdb")

@@ -311,7 +311,7 @@ def test_socket_options(pg_server: Server, people: PostgresqlDatabase) -> None:
     try:
         for url, idle in ((local, 30), (customized, 77)):
             with open_store(url).session(write=False) as session:
-                driver = session._driver  # type: ignore[attr-defined]
+                driver = session.connection._driver  # type: ignore[attr-defined]
                 with socket.socket(fileno=os.dup(driver.fileno())) as end:
                     assert end.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == idle
                     assert end.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 60_000

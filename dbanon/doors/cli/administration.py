@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
 
 import click
 
@@ -174,15 +173,29 @@ def _warn_about_owners(owners: tuple[str, ...]) -> None:
 @_TRUST_OWNER_OPTION
 @_LOCK_TIMEOUT_OPTION
 @with_log_format
-def install(url: str, extension: bool, sql_only: bool, **options: Any) -> None:
+def install(
+    url: str,
+    extension: bool,
+    sql_only: bool,
+    python_paths: tuple[str, ...],
+    trusted_owners: tuple[str, ...],
+    lock_timeout: float,
+) -> None:
     """Install the SQL functions in a PostgreSQL database."""
     with report_errors(output_format="table"), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors import install as installation
 
         if extension and sql_only:
             raise InvalidParameter("--extension and --sql-only cannot be combined.")
-        checks = installation.install(url, sql_only=sql_only, extension=extension, **options)
-        _warn_about_owners(options["trusted_owners"])
+        checks = installation.install(
+            url,
+            python_paths=python_paths,
+            sql_only=sql_only,
+            extension=extension,
+            trusted_owners=trusted_owners,
+            lock_timeout=lock_timeout,
+        )
+        _warn_about_owners(trusted_owners)
         mark_committed()
         show_checks(checks)
 
@@ -193,13 +206,23 @@ def install(url: str, extension: bool, sql_only: bool, **options: Any) -> None:
 @_TRUST_OWNER_OPTION
 @_LOCK_TIMEOUT_OPTION
 @with_log_format
-def upgrade(url: str, **options: Any) -> None:
+def upgrade(
+    url: str,
+    python_paths: tuple[str, ...],
+    trusted_owners: tuple[str, ...],
+    lock_timeout: float,
+) -> None:
     """Bring installed SQL functions to this version; ledger, hierarchies and grants stay."""
     with report_errors(output_format="table"), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors import install as installation
 
-        checks = installation.upgrade(url, **options)
-        _warn_about_owners(options["trusted_owners"])
+        checks = installation.upgrade(
+            url,
+            python_paths=python_paths,
+            trusted_owners=trusted_owners,
+            lock_timeout=lock_timeout,
+        )
+        _warn_about_owners(trusted_owners)
         mark_committed()
         show_checks(checks)
 

@@ -11,6 +11,7 @@ from dbanon.advice.request import DEFAULT_KS, AdviceRequest
 from dbanon.data.memory import half_of_memory
 from dbanon.data.option import build_options, parameters
 from dbanon.data.words import escape_control_characters
+from dbanon.doors.cli.log import Command
 from dbanon.doors.cli.options import click_option, parse_option_values
 from dbanon.doors.cli.support import (
     ROWS_HELP,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from dbanon.advice.answer import Advice
+    from dbanon.sessions.base import OnSql
 
 OPTIONS = (*parameters(AdviceRequest), *parameters(Reading))
 
@@ -44,7 +46,7 @@ class ClassSizes(click.ParamType):  # type: ignore[type-arg]
     name = "3..10,15"
 
     def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, ...]:
         if isinstance(value, tuple):
             return value
@@ -59,7 +61,7 @@ class ClassSizes(click.ParamType):  # type: ignore[type-arg]
         return tuple(sizes)
 
 
-def _with_options(command: Any) -> Any:
+def _with_options(command: Command) -> Command:
     """Add the options of advice to the command, in order."""
     # The short options ``-q`` and ``-s``. The command adds their values to those of the long forms.
     short_forms = {
@@ -161,7 +163,7 @@ def advise(url: str, to_declare: bool, yes: bool, **arguments: Any) -> None:
 
 
 def _declare(
-    url: str, table: str, advice: Advice, *, needs_confirmation: bool, on_sql: Any
+    url: str, table: str, advice: Advice, *, needs_confirmation: bool, on_sql: OnSql | None
 ) -> None:
     """Print the proposed roles of columns without a rule, and declare them.
 

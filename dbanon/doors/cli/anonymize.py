@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dbanon.data.memory import half_of_memory
 from dbanon.data.option import REQUIRED, Parameter, all_parameters, parameters
+from dbanon.data.types import KeywordArguments
 from dbanon.doors.cli.cautions import print_warnings, show_progress
-from dbanon.doors.cli.log import current_log
+from dbanon.doors.cli.log import Command, current_log
 from dbanon.doors.cli.option_groups import GroupedOptions
-from dbanon.doors.cli.options import Decorator, click_option, merge_orders, parse_option_values
+from dbanon.doors.cli.options import click_option, merge_orders, parse_option_values
 from dbanon.doors.cli.releases import needs_evaluation, save_refusal_on_error, write_report
 from dbanon.doors.cli.support import (
     ROWS_HELP,
+    Decorator,
     commit_guard,
     handle_signals,
     report_errors,
@@ -34,6 +36,10 @@ from dbanon.job.chain import Chain
 from dbanon.job.job import Job
 from dbanon.job.private import build_option_refusal, private_method_options
 from dbanon.job.synthesis import PRIVATE_METHODS
+
+if TYPE_CHECKING:
+    from dbanon.release.private_report import PrivateReport
+    from dbanon.release.report import Report
 
 _ENGINE_OPTIONS = (
     click.option(
@@ -62,14 +68,14 @@ _ENGINE_OPTIONS = (
 )
 
 
-def with_engine_options(command: Any) -> Any:
+def with_engine_options(command: Command) -> Command:
     """Add the options of an engine to a command."""
     for option in reversed(_ENGINE_OPTIONS):
         command = option(command)
     return command
 
 
-def build_engine(arguments: Mapping[str, Any]) -> Engine | None:
+def build_engine(arguments: KeywordArguments) -> Engine | None:
     """Build the engine from a command's options; None to run in this process.
 
     Raises
@@ -103,7 +109,7 @@ _CHAIN_OPTIONS = tuple(
 _CHAIN_PREFIX = "chain_"
 
 
-def with_chain_options(command: Any) -> Any:
+def with_chain_options(command: Command) -> Command:
     """Add the options that accompany ``--chain`` to a command."""
     for parameter in reversed(_CHAIN_OPTIONS):
         decorator: Decorator = click_option(
@@ -113,7 +119,7 @@ def with_chain_options(command: Any) -> Any:
     return command
 
 
-def build_chain(arguments: Mapping[str, Any]) -> Chain | None:
+def build_chain(arguments: KeywordArguments) -> Chain | None:
     """Build the chain from a command's options; None without ``--chain``.
 
     Raises
@@ -167,7 +173,7 @@ _FOLLOWING_OPTIONS: dict[str, Decorator] = {
 def with_options(options: Sequence[Parameter]) -> Decorator:
     """Return a decorator that adds options to a command, in this order."""
 
-    def decorate(command: Any) -> Any:
+    def decorate(command: Command) -> Command:
         # Click lists options in the reverse of the order in which they are added.
         for option in reversed(options):
             if option.name in _FOLLOWING_OPTIONS:
@@ -188,7 +194,7 @@ _DECLARED_OPTION = click.option(
 )
 
 
-def to_python_options(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def to_python_options(arguments: KeywordArguments) -> KeywordArguments:
     """Convert the arguments of a command into keyword arguments of ``anonymize`` in Python."""
     options = parse_option_values(OPTIONS, arguments)
     # Add the values of the short options ``-q`` and ``-s``.
@@ -244,10 +250,10 @@ def anonymize(url: str, **arguments: Any) -> None:
             save_refusal_on_error(report_path, options, log.run_id),
             show_progress(not arguments["no_progress"]) as progress,
         ):
-            run_options: dict[str, Any] = {"door": "cli", "run_id": log.run_id}
+            run_options: KeywordArguments = {"door": "cli", "run_id": log.run_id}
             if engine is None:
                 on_sql = sql_printer(arguments["print_sql"])
-                report = api.anonymize(
+                report: Report | PrivateReport = api.anonymize(
                     url, **options, **run_options, progress=progress, on_sql=on_sql
                 )
             else:

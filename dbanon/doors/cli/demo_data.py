@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from dbanon.data.array_types import AnyArray
 
 # Arrays with one element per person. Integers are whole numbers, or indexes into the constants
 # below.
@@ -57,7 +59,7 @@ class _Diagnosis(NamedTuple):
     visits: float
 
 
-def _split_words(text: str) -> NDArray[Any]:
+def _split_words(text: str) -> AnyArray:
     return np.array(text.split())
 
 
@@ -160,7 +162,7 @@ _NOTES: Final = (
 )
 
 
-def generate_persons(n: int, seed: int) -> dict[str, NDArray[Any]]:
+def generate_persons(n: int, seed: int) -> dict[str, AnyArray]:
     """Draw a table of `n` invented adults: columns by name, each an array of shape (n,).
 
     The same `n` and `seed` give the same table with the same version of numpy. There are no missing
@@ -317,7 +319,7 @@ def _draw_diagnoses(
     return _draw_columns(rng, odds)
 
 
-def _draw_identifiers(rng: np.random.Generator, sex: _Integers) -> dict[str, NDArray[Any]]:
+def _draw_identifiers(rng: np.random.Generator, sex: _Integers) -> dict[str, AnyArray]:
     """Draw the columns person_id, full_name, email and national_id."""
     n = len(sex)
     person_id = rng.permutation(n) + 100_001
@@ -341,13 +343,13 @@ def _draw_identifiers(rng: np.random.Generator, sex: _Integers) -> dict[str, NDA
     }
 
 
-def _draw_notes(rng: np.random.Generator, full_name: NDArray[Any]) -> NDArray[Any]:
+def _draw_notes(rng: np.random.Generator, full_name: AnyArray) -> AnyArray:
     """Draw a note about each person, which starts with the name."""
     texts = np.array([f" {note}" for note in _NOTES])
     return np.char.add(full_name, texts[rng.integers(len(_NOTES), size=len(full_name))])
 
 
-def _to_ascii(names: NDArray[Any]) -> NDArray[Any]:
+def _to_ascii(names: AnyArray) -> AnyArray:
     """Convert names to lower case without accents, as in an e-mail address."""
     replacements = {"ø": "o", "ı": "i", "ł": "l"}
     ascii_names = [

@@ -10,7 +10,6 @@ import json
 import time
 import uuid
 from datetime import datetime, timezone
-from typing import Any
 
 
 class EarlyLog:
@@ -27,7 +26,7 @@ class EarlyLog:
         self.run_id, self.start_time, self.has_ended = str(uuid.uuid4()), time.monotonic(), False
 
     def format_line(
-        self, level: str, event: str, code: str | None = None, **extra_fields: Any
+        self, level: str, event: str, code: str | None = None, **extra_fields: object
     ) -> str:
         """Build a line of the JSON log, without writing it."""
         return json.dumps(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
+from dbanon.data.types import JsonObject
 from dbanon.doors.cli.groups import DatabaseCommand
 from dbanon.doors.cli.log import with_log_format
 from dbanon.doors.cli.support import FORMAT_OPTION, handle_signals, report_errors, show
+
+if TYPE_CHECKING:
+    from dbanon.errors.explanations import ErrorExplanation
 
 
 @click.command(cls=DatabaseCommand)
@@ -48,7 +52,7 @@ def explain(code: str | None, output_format: str) -> None:
         click.echo("\n\n".join(_format_page(entry) for entry in matches))
 
 
-def _to_json(entry: Any) -> dict[str, Any]:
+def _to_json(entry: ErrorExplanation) -> JsonObject:
     """Convert an explanation to JSON values."""
     return {**entry._asdict(), "text": _strip_emphasis(entry.text)}
 
@@ -58,7 +62,7 @@ def _strip_emphasis(text: str) -> str:
     return re.sub(r"\*\*(.+?)\*\*", r"\1", text)
 
 
-def _format_page(entry: Any) -> str:
+def _format_page(entry: ErrorExplanation) -> str:
     """Render an error's explanation as plain text."""
     class_name = f", dbanon.errors.{entry.name}" if entry.name else ""
     title = f"{entry.code} (exit code {entry.exit_code}, SQLSTATE {entry.sqlstate}{class_name})"

@@ -53,7 +53,7 @@ class CommandGroup(click.Group):
         ctx.meta[_WORDS_KEY] = list(args)
         return super().parse_args(ctx, args)
 
-    def invoke(self, ctx: click.Context) -> Any:
+    def invoke(self, ctx: click.Context) -> object:
         with _log_usage_errors(ctx, ctx.meta[_WORDS_KEY]):
             return super().invoke(ctx)
 

@@ -18,6 +18,7 @@ import click
 from dbanon.advice.request import AdviceRequest
 from dbanon.data.memory import half_of_memory
 from dbanon.data.option import build_options, parameters
+from dbanon.data.types import JsonObject
 from dbanon.doors.cli.anonymize import plan, with_options
 from dbanon.doors.cli.log import current_log, with_log_format
 from dbanon.doors.cli.options import parse_option_values
@@ -174,7 +175,7 @@ def plan_file(
         )
 
         jobs = open_jobs(file, inline_password).select_jobs(names)
-        documents: list[dict[str, Any]] = []
+        documents: list[JsonObject] = []
         failures: list[tuple[str, DbanonError]] = []
         for file_job in jobs:
             try:
@@ -238,7 +239,7 @@ def plan_file(
             sys.exit(batch_error.exit_code)
 
 
-def _find_missing_grants(file_job: FileJob, error: DbanonError, print_sql: bool) -> dict[str, Any]:
+def _find_missing_grants(file_job: FileJob, error: DbanonError, print_sql: bool) -> JsonObject:
     """Return the missing GRANT statements under the key ``grants``; empty for other errors."""
     from dbanon.doors.jobfile.run import find_missing_rights
 
@@ -308,7 +309,7 @@ def choose_by_ending(
     make_command_context = command.make_context
 
     def make_context(
-        name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+        name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
     ) -> click.Context:
         """Make the context of the command that the arguments select."""
         word = _find_first_argument(args, (*command.params, *file_command.params))

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timezone
-from typing import Any, TypeVar
+from typing import TextIO, TypeVar
 
 import click
 
@@ -23,7 +23,7 @@ from dbanon.doors.cli import early_log
 from dbanon.doors.spelling import spell_cli_option
 from dbanon.errors import NOTHING_TO_DO, DbanonError, JobFileInvalid, redact
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Command = TypeVar("Command", bound="Callable[..., object] | click.Command")
 
 _WARNING_PREFIX = "Warning: "
 # Key of the running command's log in a click context.
@@ -54,7 +54,7 @@ class Log:
         return self.output_format == "json"
 
     def event(
-        self, level: str, event: str, *, code: str | None = None, **extra_fields: Any
+        self, level: str, event: str, *, code: str | None = None, **extra_fields: object
     ) -> None:
         """Write an event to a JSON log. A text log ignores it.
 
@@ -165,7 +165,7 @@ def write_line(line: str) -> None:
         discard_output(sys.stderr)
 
 
-def discard_output(stream: Any) -> None:
+def discard_output(stream: TextIO) -> None:
     """Redirect a broken stream to the null device; flushing it at exit would fail."""
     with suppress(OSError, ValueError):
         null_device = os.open(os.devnull, os.O_WRONLY)

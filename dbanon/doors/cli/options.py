@@ -8,14 +8,15 @@ of its value.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_origin
 
 import click
 
 from dbanon.data.option import REQUIRED, Parameter
-from dbanon.doors.cli.support import Bytes, Names, split_list, split_pair
+from dbanon.data.types import KeywordArguments
+from dbanon.doors.cli.support import Bytes, Decorator, Names, split_list, split_pair
 from dbanon.doors.spelling import flag as flag
 from dbanon.errors import InvalidParameter
 from dbanon.job.chain import Chain
@@ -23,8 +24,6 @@ from dbanon.job.export import Export
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 from dbanon.methods import METHODS
-
-Decorator = Callable[[Any], Any]
 
 # Additional help on the syntax of values, by the metavar of the option.
 _SYNTAX_HELP = {
@@ -53,7 +52,7 @@ def click_option(
             (flag(candidate) for candidate in parameters if candidate.name == name), name
         )
     )
-    settings: dict[str, Any] = {"help": help_text}
+    settings: KeywordArguments = {"help": help_text}
     default = None if parameter.default is REQUIRED else parameter.default
     # Required lists may also come from a short option such as ``-q``, so click cannot require them.
     if parameter.default is REQUIRED and parameter.kind is not tuple:
@@ -82,7 +81,7 @@ def click_option(
     return click.option(flag(parameter), parameter_name or parameter.name, **settings)
 
 
-def _click_type(parameter: Parameter) -> Any:
+def _click_type(parameter: Parameter) -> object:
     """Return the type with which click reads the option's value."""
     if parameter.option.choices:
         return click.Choice(parameter.option.choices)
@@ -93,8 +92,8 @@ def _click_type(parameter: Parameter) -> Any:
 
 
 def parse_option_values(
-    parameters: Iterable[Parameter], arguments: Mapping[str, Any]
-) -> dict[str, Any]:
+    parameters: Iterable[Parameter], arguments: KeywordArguments
+) -> KeywordArguments:
     """Convert the arguments of a command into option values by name.
 
     Raises
@@ -140,7 +139,7 @@ def parse_order(text: str) -> tuple[str, ...]:
     return split_list(text)
 
 
-def parse_bounds(text: str) -> tuple[Any, Any]:
+def parse_bounds(text: str) -> tuple[object, object]:
     """Parse LOW:HIGH into its two bounds.
 
     Times of day contain colons, so split at the middle one.
@@ -159,7 +158,7 @@ def parse_bounds(text: str) -> tuple[Any, Any]:
     return _parse_number_or_text(low), _parse_number_or_text(high)
 
 
-def _parse_number_or_text(text: str) -> Any:
+def _parse_number_or_text(text: str) -> object:
     """Convert a text to a number if possible."""
     for number_type in (int, float):
         try:
@@ -192,7 +191,7 @@ def parse_model(text: str) -> Model:
     name, requirement = split_pair(text)
     kind, _, level_text = requirement.partition(":")
     level, _, setting = level_text.partition(":")
-    settings: dict[str, Any] = {}
+    settings: KeywordArguments = {}
     if setting:
         option, value = split_pair(setting)
         if option == "l" and kind == "recursive_cl" and value.isdecimal():
@@ -246,7 +245,7 @@ def merge_orders(
     return orders
 
 
-def convert_method_options(method: str, texts: Mapping[str, str]) -> dict[str, Any]:
+def convert_method_options(method: str, texts: Mapping[str, str]) -> dict[str, object]:
     """Convert option texts to the types that the method declares; leave other texts unchanged."""
     options_by_name = (
         {option.name: option for option in METHODS[method].options} if method in METHODS else {}
@@ -257,11 +256,11 @@ def convert_method_options(method: str, texts: Mapping[str, str]) -> dict[str, A
     }
 
 
-def _convert_text(kind: Any, text: str) -> Any:
+def _convert_text(kind: object, text: str) -> object:
     """Convert a text to a type; return it unchanged if that fails."""
     if kind is bool:
         return {"true": True, "false": False}.get(text.lower(), text)
     try:
-        return kind(text)
+        return kind(text) if callable(kind) else text
     except ValueError:
         return text

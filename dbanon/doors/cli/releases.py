@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from dbanon.data.types import JsonMapping, KeywordArguments
 from dbanon.doors.cli.groups import DatabaseCommand
 from dbanon.doors.cli.log import current_log, print_message
 from dbanon.doors.cli.support import (
@@ -70,7 +71,7 @@ def write_report(report: Report | PrivateReport, path: Path, database: str) -> N
 
 @contextmanager
 def save_refusal_on_error(
-    path: Path | None, options: Mapping[str, Any], run_id: str
+    path: Path | None, options: KeywordArguments, run_id: str
 ) -> Iterator[None]:
     """If the block raises an error, write the reason to a file next to the requested report.
 
@@ -85,11 +86,14 @@ def save_refusal_on_error(
         if path is not None:
             from dbanon.doors.cli.render import save_refusal
 
-            release_names = {
-                "output": str(options["output"]),
-                "source": str(options["table"] or ""),
-            }
-            save_refusal(error, path, **release_names, run_id=run_id, notation=spell_cli_option)
+            save_refusal(
+                error,
+                path,
+                output=str(options["output"]),
+                source=str(options["table"] or ""),
+                run_id=run_id,
+                notation=spell_cli_option,
+            )
         raise
 
 
@@ -286,7 +290,7 @@ def show_release(
         show(output_format, entry, lambda: pairs_table("Release", build_pairs()))
 
 
-def _format_internal_figures(figures: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+def _format_internal_figures(figures: JsonMapping | None) -> list[tuple[str, str]]:
     """Format a release's exact figures as pairs of label and text.
 
     Parameters

@@ -25,6 +25,9 @@ from dbanon.errors import DbanonError, InvalidParameter
 from dbanon.release.report import Report
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from dbanon.doors.html.refusals import RefusalContext
     from dbanon.release.private_report import PrivateReport
     from dbanon.run.inspect_release import ReleaseInspection
     from dbanon.run.verify import PrivateVerification, Verification
@@ -40,7 +43,7 @@ _MAX_LABEL_WIDTH = 30
 _CATALOG_WIDTH = 78
 
 
-def print_results(*results: Any) -> None:
+def print_results(*results: object) -> None:
     """Print tables and texts on stdout, fitted to the terminal if there is one.
 
     If stdout is not a terminal, lines are neither wrapped nor padded.
@@ -54,7 +57,7 @@ def print_results(*results: Any) -> None:
             click.echo(_render_unpadded(result, sys.stdout.encoding or "utf-8"))
 
 
-def _render_unpadded(renderable: Any, encoding: str) -> str:
+def _render_unpadded(renderable: object, encoding: str) -> str:
     """Render a table or text without trailing blanks, escaping characters not in the encoding."""
     buffer = io.BytesIO()
     file = io.TextIOWrapper(buffer, encoding, errors="backslashreplace", write_through=True)
@@ -66,7 +69,7 @@ def _render_unpadded(renderable: Any, encoding: str) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _narrow_tables(renderable: Any, width: int) -> None:
+def _narrow_tables(renderable: object, width: int) -> None:
     """Narrow tables for a terminal of ``width`` characters, if that is small."""
     if width > _NARROW_TERMINAL_WIDTH:
         return
@@ -92,7 +95,7 @@ def pairs_table(title: str, pairs: Iterable[tuple[str, str]]) -> Table:
     return table
 
 
-def rows_table(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+def rows_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     """Build a table with a header."""
     table = Table(title=_escape_markup(title), title_justify="left", box=box.SIMPLE)
     cell_rows = [
@@ -113,7 +116,7 @@ class EntryList:
     Narrowing the table instead would wrap identifiers, so that users could not copy them.
     """
 
-    def __init__(self, title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    def __init__(self, title: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         self._title, self._header, self._rows = title, header, rows
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -268,7 +271,7 @@ def save_report(
     write_private_file(text, path)
 
 
-def save_refusal(error: DbanonError, report_path: Path, **context: Any) -> None:
+def save_refusal(error: DbanonError, report_path: Path, **context: Unpack[RefusalContext]) -> None:
     """Write a refusal, i.e. why nothing was released, next to the report; warn if that fails.
 
     Parameters

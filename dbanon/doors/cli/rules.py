@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dbanon.data.memory import half_of_memory
+from dbanon.data.types import JsonObject
 from dbanon.data.words import json_text
 from dbanon.doors.cli.cautions import print_warnings, show_progress
 from dbanon.doors.cli.groups import DatabaseCommand
@@ -185,7 +186,7 @@ def refresh(
         show(output_format, report.to_dict(), lambda: report_table(report))
 
 
-def _read_rules(file: Path) -> dict[str, Any]:
+def _read_rules(file: Path) -> JsonObject:
     """Read a file of rules. Errors quote nothing from the file, which may contain values."""
     try:
         content = json.loads(file.read_text(encoding="utf-8-sig"))
@@ -203,7 +204,7 @@ def _read_rules(file: Path) -> dict[str, Any]:
     return content
 
 
-def _rules_from_listing(listing: list[Any]) -> dict[str, Any]:
+def _rules_from_listing(listing: list[Any]) -> JsonObject:
     """Convert the JSON output of ``dbanon rules`` for a table into its rules."""
     from dbanon.run.rules import Declared, rules_to_declare
 

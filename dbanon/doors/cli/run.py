@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from dbanon.data.types import JsonObject
 from dbanon.doors.cli.cautions import print_warnings, show_progress
 from dbanon.doors.cli.jobs import FILE_ARGUMENT, JOB_OPTION, PASSWORD_OPTION, open_jobs
 from dbanon.doors.cli.log import current_log, print_message
@@ -204,7 +205,7 @@ class _RunResults(NamedTuple):
     """The results so far: outcomes, a JSON document per job, and pairs of job name and error."""
 
     outcomes: list[Outcome]
-    documents: list[dict[str, Any]]
+    documents: list[JsonObject]
     failures: list[tuple[str, DbanonError]]
 
 
@@ -252,7 +253,7 @@ def _run_all(
             notify(file_job.notices, outcome)
 
 
-def _run_job(file_job: FileJob, options: _RunOptions) -> tuple[Outcome, dict[str, Any]]:
+def _run_job(file_job: FileJob, options: _RunOptions) -> tuple[Outcome, JsonObject]:
     """Run a job and show its report. Return its outcome and its JSON document."""
     from dbanon.doors.cli.render import report_table
     from dbanon.doors.jobfile.outcome import Outcome
@@ -358,9 +359,11 @@ def _save_refusal(file_job: FileJob, error: DbanonError) -> None:
             f" {failure.message}"
         )
         return
-    release_names = {
-        "output": str(file_job.job.output),
-        "source": str(file_job.job.table),
-        "job": file_job.name,
-    }
-    save_refusal(error, path, **release_names, run_id=file_job.job.run_id)
+    save_refusal(
+        error,
+        path,
+        output=str(file_job.job.output),
+        source=str(file_job.job.table),
+        job=file_job.name,
+        run_id=file_job.job.run_id,
+    )

@@ -13,11 +13,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn, Protocol
 
 import click
 
-from dbanon.doors.cli.log import current_log, discard_output, print_message, with_log_format
+from dbanon.doors.cli.log import (
+    Command,
+    current_log,
+    discard_output,
+    print_message,
+    with_log_format,
+)
 from dbanon.doors.spelling import parse_bytes, spell_cli_option
 from dbanon.errors import (
     INTERRUPTED,
@@ -79,9 +85,15 @@ FORMAT_OPTION = click.option(
 )
 
 
-def with_common_options(command: Callable[..., Any]) -> Callable[..., Any]:
+class Decorator(Protocol):
+    """Adds something to a command, such as an option; ``click.option`` returns such functions."""
+
+    def __call__(self, command: Command, /) -> Command: ...
+
+
+def with_common_options(command: Command) -> Command:
     """Add the options that all commands on a database have."""
-    options = (
+    options: tuple[Decorator, ...] = (
         with_log_format,
         FORMAT_OPTION,
         click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr."),
@@ -114,7 +126,7 @@ class Names(click.ParamType):  # type: ignore[type-arg]
     name = "a,b"
 
     def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
         if isinstance(value, tuple):
             return value
@@ -133,7 +145,7 @@ class ShortNames(Names):
     """
 
     def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
         text = "" if isinstance(value, tuple) else str(value)
         if text and "," not in text and '"' not in text:
@@ -141,7 +153,7 @@ class ShortNames(Names):
         return super().convert(value, param, ctx)
 
 
-def short_names(short_flag: str, parameter_name: str, label: str) -> Callable[..., Any]:
+def short_names(short_flag: str, parameter_name: str, label: str) -> Decorator:
     """Build a short option for a list of names. If it is repeated, the lists are joined.
 
     The command adds the names to those of the long option.
@@ -176,7 +188,9 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
 
     name = "size"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
         if isinstance(value, int):
             return value
         n_bytes = parse_bytes(str(value))
@@ -185,9 +199,7 @@ class Bytes(click.ParamType):  # type: ignore[type-arg]
         return n_bytes
 
 
-def with_recount_options(
-    quasi_identifiers_help: str, default_k: str
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def with_recount_options(quasi_identifiers_help: str, default_k: str) -> Decorator:
     """Return a decorator that adds the options of a command that recounts.
 
     Parameters
@@ -195,13 +207,13 @@ def with_recount_options(
     quasi_identifiers_help : help text of ``--quasi-identifiers``.
     default_k : description of the default k.
     """
-    options = (
+    options: tuple[Decorator, ...] = (
         click.option("--quasi-identifiers", type=Names(), default=(), help=quasi_identifiers_help),
         short_names("-q", "single_q", "Quasi-identifiers"),
         click.option("--k", type=int, help=f"The expected k. Default: {default_k}."),
     )
 
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(command: Command) -> Command:
         for option in reversed(options):
             command = option(command)
         return command
@@ -217,7 +229,7 @@ def split_pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def show(output_format: str, document: Any, build_table: Callable[[], Any]) -> None:
+def show(output_format: str, document: object, build_table: Callable[[], object]) -> None:
     """Print a result on stdout: as JSON, or as what ``build_table`` returns."""
     if output_format == "json":
         click.echo(json.dumps(document, indent=2, default=str))
@@ -229,7 +241,7 @@ def show(output_format: str, document: Any, build_table: Callable[[], Any]) -> N
 
 
 def show_entries(
-    output_format: str, title: str, header: Sequence[str], entries: Sequence[Mapping[str, Any]]
+    output_format: str, title: str, header: Sequence[str], entries: Sequence[Mapping[str, object]]
 ) -> None:
     """Print entries on stdout: as JSON, or as a list with the fields of ``header``."""
     from dbanon.doors.cli.render import EntryList
@@ -280,10 +292,12 @@ def commit_guard() -> Iterator[Callable[[], None]]:
         )
 
 
-def _warning_printer(default_printer: Any) -> Callable[..., None]:
+def _warning_printer(default_printer: Callable[..., object]) -> Callable[..., None]:
     """Return a function for ``warnings.showwarning`` that prints dbanon's warnings as messages."""
 
-    def show_warning(message: Any, category: type[Warning], *location: Any, **options: Any) -> None:
+    def show_warning(
+        message: object, category: type[Warning], *location: object, **options: object
+    ) -> None:
         if issubclass(category, _PRINTED_WARNINGS):
             print_message(f"Warning: {message}")
         else:

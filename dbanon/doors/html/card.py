@@ -14,7 +14,6 @@ from functools import cache, singledispatch
 from hashlib import sha256
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from dbanon.advice.answer import Advice, Sweep
 from dbanon.advice.recommend import Point
@@ -43,7 +42,7 @@ LOSS_NAMES = {"sse_loss": "SSE/SST", "iloss": "iloss per cell"}
 
 
 @singledispatch
-def render_card(result: Any) -> str:
+def render_card(result: object) -> str:
     """Render a result as HTML."""
     raise TypeError(f"There is no card of {type(result).__name__}.")
 

@@ -5,9 +5,9 @@ A figure is a formatted value of a measure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
+from dbanon.data.types import JsonMapping
 from dbanon.data.words import read_key_or_former_key
 from dbanon.doors.html.svg import draw_share_bar
 from dbanon.job.guarantee import Guarantee
@@ -15,7 +15,7 @@ from dbanon.measures.catalogue import LOSSES, RISKS
 from dbanon.measures.figure import NOT_FOR_LABELS, Measure
 
 # Values for a template of a page, by name.
-PageValues = dict[str, Any]
+PageValues: TypeAlias = dict[str, Any]
 
 # Minimum number of rows per column: with fewer, a correlation could reveal single records.
 _ROWS_PER_COLUMN = 30
@@ -38,7 +38,7 @@ def format_figure(value: float | None, digits: int = 4) -> str:
     return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.{digits}f}"
 
 
-def describe_losses(evaluation: Mapping[str, Any]) -> PageValues:
+def describe_losses(evaluation: JsonMapping) -> PageValues:
     """Describe the measures of loss: a row for each that has a value, and the names of the others.
 
     The names are grouped by the reason why the measures have no value.
@@ -51,7 +51,7 @@ def describe_losses(evaluation: Mapping[str, Any]) -> PageValues:
     return _separate_omitted(rows)
 
 
-def describe_risks(evaluation: Mapping[str, Any], guarantee: Guarantee | None) -> PageValues:
+def describe_risks(evaluation: JsonMapping, guarantee: Guarantee | None) -> PageValues:
     """Describe the measures of risk, in the same form as ``describe_losses``.
 
     Parameters
@@ -71,7 +71,7 @@ def describe_risks(evaluation: Mapping[str, Any], guarantee: Guarantee | None) -
     return _separate_omitted(rows)
 
 
-def describe_attacks(evaluation: Mapping[str, Any]) -> PageValues | None:
+def describe_attacks(evaluation: JsonMapping) -> PageValues | None:
     """Describe each attack, or why none was run; None if none was requested."""
     result = evaluation.get("attacks")
     if result is None:
@@ -115,7 +115,7 @@ def _separate_omitted(rows: list[PageValues]) -> PageValues:
     }
 
 
-def describe_columns(evaluation: Mapping[str, Any]) -> PageValues:
+def describe_columns(evaluation: JsonMapping) -> PageValues:
     """Describe measures of single columns: their names, and a row of figures for each column."""
     columns = evaluation["columns"]
     names = [
@@ -138,7 +138,7 @@ def describe_columns(evaluation: Mapping[str, Any]) -> PageValues:
     return {"names": names, "rows": rows if names else []}
 
 
-def describe_parts(evaluation: Mapping[str, Any], name: str) -> list[tuple[str, str]]:
+def describe_parts(evaluation: JsonMapping, name: str) -> list[tuple[str, str]]:
     """Describe the components from which measure ``name`` is computed: name and figure of each."""
     parts = evaluation["parts"].get(name, {})
     return [
@@ -150,7 +150,7 @@ def describe_parts(evaluation: Mapping[str, Any], name: str) -> list[tuple[str, 
     ]
 
 
-def _is_fixed_for_labels(evaluation: Mapping[str, Any], name: str) -> bool:
+def _is_fixed_for_labels(evaluation: JsonMapping, name: str) -> bool:
     """Whether a measure has the same value for any labels that contain the original values.
 
     Evaluations by older versions have no note that says so, so infer it from their losses.
@@ -165,9 +165,7 @@ def _is_fixed_for_labels(evaluation: Mapping[str, Any], name: str) -> bool:
     return label_loss > 0 and evaluation["losses"].get("direct_loss") == 0
 
 
-def _describe_measure(
-    measure: Measure, value: float | None, evaluation: Mapping[str, Any]
-) -> PageValues:
+def _describe_measure(measure: Measure, value: float | None, evaluation: JsonMapping) -> PageValues:
     """Describe a measure and its value for a row of the page."""
     digits, note = 4, evaluation["notes"].get(measure.name, "")
     if measure.name in _CORRELATION_MEASURES and value is not None:

@@ -9,11 +9,11 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
+from dbanon.data.types import JsonMapping
 from dbanon.data.words import escape_for_page
 from dbanon.doors.html.view import describe_recount, describe_report
 from dbanon.release.distribution import Distribution
@@ -27,7 +27,7 @@ def render_page(
     *,
     inspection: ReleaseInspection | None = None,
     distributions: Sequence[Distribution] | None = None,
-    tradeoff: Mapping[str, Any] | None = None,
+    tradeoff: JsonMapping | None = None,
     recount: Verification | None = None,
     handover: Mapping[str, str] | None = None,
 ) -> str:
@@ -93,7 +93,7 @@ def _read_file(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
-def _make_printable(value: Any) -> Any:
+def _make_printable(value: object) -> object:
     """Escape control characters in a text; return other values unchanged."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return escape_for_page(value)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from dbanon.data.words import escape_control_characters
 from dbanon.doors.html.page import load_template, report_content_security_policy, report_style
 from dbanon.release.private_report import PrivateReport
+
+if TYPE_CHECKING:
+    from dbanon.run.verify import PrivateVerification
 
 _CAVEATS = (
     "The guarantee covers this release together with all releases that draw on the same budget."
@@ -24,7 +27,10 @@ _CAVEATS = (
 
 
 def render_private_page(
-    report: PrivateReport, *, recount: Any = None, handover: Mapping[str, str] | None = None
+    report: PrivateReport,
+    *,
+    recount: PrivateVerification | None = None,
+    handover: Mapping[str, str] | None = None,
 ) -> str:
     """Render the report as one self-contained HTML page. This spends nothing from the budget.
 

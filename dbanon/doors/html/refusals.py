@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Required, TypedDict
 
 from markupsafe import Markup
 
+from dbanon.data.types import JsonObject
 from dbanon.data.words import escape_control_characters
 from dbanon.doors.html.page import load_template, report_content_security_policy, report_style
 from dbanon.errors import DbanonError, OutcomeUnknown
@@ -32,6 +33,16 @@ _MARK_PATTERN = re.compile(rf"{_MARK_PREFIX}[0-9A-Za-z-]+")
 _MAX_BYTES = 1 << 20
 
 
+class RefusalContext(TypedDict, total=False):
+    """The keyword arguments of ``describe_refusal``."""
+
+    output: Required[str]
+    source: Required[str]
+    run_id: Required[str]
+    job: str
+    notation: Notation
+
+
 def describe_refusal(
     error: DbanonError,
     *,
@@ -40,7 +51,7 @@ def describe_refusal(
     run_id: str,
     job: str | None = None,
     notation: Notation = write_python_option,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Describe why a run ended without a release, for JSON and the page.
 
     Parameters
@@ -65,7 +76,7 @@ def describe_refusal(
     }
 
 
-def describe_refusal_pairs(refusal: dict[str, Any]) -> list[tuple[str, str]]:
+def describe_refusal_pairs(refusal: JsonObject) -> list[tuple[str, str]]:
     """Describe a refusal as pairs of label and text."""
     error = refusal["error"]
     reasons = [("why", error["message"]), ("detail", error["detail"]), ("hint", error["hint"])]
@@ -81,7 +92,7 @@ def describe_refusal_pairs(refusal: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def render_refusal_page(refusal: dict[str, Any]) -> str:
+def render_refusal_page(refusal: JsonObject) -> str:
     """Render a refusal as one self-contained HTML page."""
     return load_template("refusal.html.j2").render(
         refusal=refusal,

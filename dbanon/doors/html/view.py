@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import Any
 
+from dbanon.data.types import JsonMapping
 from dbanon.data.words import escape_control_characters, json_text
 from dbanon.doors.html import figures, svg
 from dbanon.doors.html.figures import PageValues, format_figure
@@ -29,9 +29,9 @@ _LOSS_LABELS = {
 def describe_report(
     report: Report,
     distributions: Sequence[Distribution],
-    tradeoff: Mapping[str, Any] | None,
+    tradeoff: JsonMapping | None,
     inspection: ReleaseInspection | None,
-) -> dict[str, Any]:
+) -> PageValues:
     """Build the values for the template of a report's page.
 
     Parameters
@@ -161,7 +161,7 @@ def _describe_counts(report: Report, n_queries: int) -> str:
 
 
 def describe_headline(
-    report: Report, guarantee: Guarantee, evaluation: Mapping[str, Any] | None
+    report: Report, guarantee: Guarantee, evaluation: JsonMapping | None
 ) -> list[tuple[str, str, str, str]]:
     """Describe the figures at the top: label, value, detail and meaning of each."""
     verdict, symbol = report.counts.verdict, _LOSS_LABELS[report.loss_measure][0]
@@ -289,7 +289,7 @@ def _describe_class_risk(report: Report, guarantee: Guarantee) -> PageValues:
     }
 
 
-def describe_map(tradeoff: Mapping[str, Any], picture_numbers: PictureNumbers) -> PageValues:
+def describe_map(tradeoff: JsonMapping, picture_numbers: PictureNumbers) -> PageValues:
     """Describe the plot of risk against loss of trial releases, and its table.
 
     Parameters

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from dbanon.data.option import REQUIRED, Option, Parameter, all_parameters
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.doors.jobfile.document import Document
 from dbanon.doors.jobfile.field_types import (
     StrictModel,
@@ -18,14 +19,15 @@ from dbanon.doors.jobfile.field_types import (
     validation_error,
 )
 from dbanon.errors import DbanonError
-from dbanon.hierarchy.spec import KINDS, parse
+from dbanon.hierarchy.spec import KINDS, HierarchySpec, parse
+from dbanon.hierarchy.tree import Hierarchy as HierarchyTree
 from dbanon.job.columns import VALUE_KINDS
 from dbanon.job.job import Job
 from dbanon.measures import Model
 from dbanon.measures.models import SIMPLE_DISTANCES, model_kinds
 
 
-def _check_hierarchy(value: dict[str, Any]) -> dict[str, Any]:
+def _check_hierarchy(value: JsonObject) -> JsonObject:
     kinds = [key for key in value if key in KINDS or key == "file"]
     if len(kinds) != 1:
         all_kinds = ", ".join([*KINDS, "file"])
@@ -50,7 +52,7 @@ def _check_hierarchy(value: dict[str, Any]) -> dict[str, Any]:
 
 
 Hierarchy = Annotated[
-    dict[str, Any],
+    JsonObject,
     AfterValidator(_check_hierarchy),
     WithJsonSchema(
         {
@@ -95,7 +97,7 @@ def _build_number_option_type(name: str) -> Any:
     )
 
 
-def _check_distance(value: Any) -> Any:
+def _check_distance(value: object) -> object:
     if value not in SIMPLE_DISTANCES:
         if not isinstance(value, dict):
             raise validation_error("must be equal, ordered or a hierarchy")
@@ -212,9 +214,12 @@ Column = Annotated[
 ]
 
 
+ParsedHierarchy: TypeAlias = HierarchyTree | HierarchySpec
+
+
 def _parse_hierarchy(
-    document: Document, content: Mapping[str, Any], path: tuple[str | int, ...]
-) -> Any:
+    document: Document, content: JsonMapping, path: tuple[str | int, ...]
+) -> ParsedHierarchy | None:
     """Parse a hierarchy; if it is refused, record the problem and return None."""
     try:
         if "file" in content:
@@ -226,8 +231,8 @@ def _parse_hierarchy(
 
 
 def parse_hierarchies(
-    document: Document, columns: Mapping[str, Any], path: tuple[str | int, ...]
-) -> dict[str, Any] | None:
+    document: Document, columns: Mapping[str, object], path: tuple[str | int, ...]
+) -> dict[str, ParsedHierarchy] | None:
     """Parse the hierarchies of a job's columns; None if any was refused.
 
     Parameters
@@ -240,11 +245,12 @@ def parse_hierarchies(
         for name, column in columns.items()
         if isinstance(column, QuasiIdentifierColumn) and column.hierarchy is not None
     }
-    return None if None in hierarchies.values() else hierarchies
+    parsed = {name: tree for name, tree in hierarchies.items() if tree is not None}
+    return parsed if len(parsed) == len(hierarchies) else None
 
 
 def build_models(
-    document: Document, columns: Mapping[str, Any], path: tuple[str | int, ...]
+    document: Document, columns: Mapping[str, object], path: tuple[str | int, ...]
 ) -> tuple[Model, ...] | None:
     """Build the privacy models of a job's columns; None if any was refused.
 

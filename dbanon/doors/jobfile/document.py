@@ -177,7 +177,7 @@ class _Reader:
     def __init__(self, document: Document, events: Iterator[Any]) -> None:
         self._document, self._events = document, events
 
-    def read_document(self) -> Any:
+    def read_document(self) -> object:
         """Return the value of the only document."""
         next(self._events)  # the start of the stream
         first_event = next(self._events)  # the start of the document, if there is one
@@ -192,7 +192,7 @@ class _Reader:
             self._document.add_problem((), "there is a second document: write only one", line)
         return content
 
-    def _read_node(self, event: Any, path: KeyPath) -> Any:
+    def _read_node(self, event: Any, path: KeyPath) -> object:
         """Return the value that begins with an event, consuming all of its events."""
         line = event.start_mark.line + 1
         # For the value of a key, the line of the key is already set.
@@ -213,14 +213,14 @@ class _Reader:
         if isinstance(event, yaml.ScalarEvent):
             return self._read_scalar(event, path)
         if isinstance(event, yaml.SequenceStartEvent):
-            items: list[Any] = []
+            items: list[object] = []
             while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
                 items.append(self._read_node(event, (*path, len(items))))
             return items
         return self._read_mapping(path)
 
-    def _read_mapping(self, path: KeyPath) -> dict[str, Any]:
-        mapping: dict[str, Any] = {}
+    def _read_mapping(self, path: KeyPath) -> dict[str, object]:
+        mapping: dict[str, object] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             line = event.start_mark.line + 1
             key = self._read_key(event, path, line)
@@ -261,7 +261,7 @@ class _Reader:
                 )
         return key
 
-    def _read_scalar(self, event: Any, path: KeyPath) -> Any:
+    def _read_scalar(self, event: Any, path: KeyPath) -> object:
         text = str(event.value)
         # Only plain scalars have no style. Those in quotes or blocks are always text.
         if event.style is not None:

@@ -22,13 +22,13 @@ _BOUNDS_REQUIREMENT = (
 _SHARE_SCHEMA = {"type": "string", "pattern": r"^(± *)?[0-9]{1,4}(\.[0-9]{1,6})? *%$"}
 
 
-def _parse_percent(value: Any) -> float | None:
+def _parse_percent(value: object) -> float | None:
     """Parse a share written in percent; None if the value is not one."""
     match = _PERCENT_PATTERN.fullmatch(value.strip()) if isinstance(value, str) else None
     return None if match is None else float(match[1]) / 100
 
 
-def _check_bounds(value: Any) -> Any:
+def _check_bounds(value: object) -> object:
     if not isinstance(value, dict):
         if _parse_percent(value) is None:
             raise validation_error(_BOUNDS_REQUIREMENT)
@@ -42,7 +42,7 @@ def _check_bounds(value: Any) -> Any:
     return value
 
 
-def _check_share(value: Any) -> Any:
+def _check_share(value: object) -> object:
     share = _parse_percent(value)
     if share is None or share > 1:
         raise validation_error("must be a share of the rows, as in 5 %, and 100 % or less")
@@ -94,6 +94,6 @@ def build_expectations(spec: ExpectSpec | None) -> Expectations | None:
     return Expectations(bounds, max_null_shares)
 
 
-def _build_bounds(value: Any) -> Bounds:
+def _build_bounds(value: object) -> Bounds:
     """Build absolute limits from a mapping, or a limit on the change from a share in percent."""
     return Bounds(**value) if isinstance(value, dict) else Bounds(change=_parse_percent(value))

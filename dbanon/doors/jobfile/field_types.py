@@ -7,7 +7,7 @@ expanded after the file was parsed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
 from typing import Annotated, Any
@@ -23,6 +23,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from dbanon.data.option import REQUIRED, Parameter, all_parameters
+from dbanon.data.types import JsonObject, KeywordArguments
 from dbanon.data.words import json_text
 from dbanon.doors.spelling import declare_again_command, parse_bytes, spell_cli_option
 from dbanon.errors import DbanonError, InvalidParameter, has_credentials
@@ -166,10 +167,10 @@ def as_validation_errors() -> Iterator[None]:
         raise validation_error(error.message[0].lower() + error.message[1:].rstrip(".")) from None
 
 
-def validator(check: Any) -> Any:
+def validator(check: Callable[[str], None]) -> AfterValidator:
     """Build a pydantic validator from a check that raises dbanon's errors."""
 
-    def validate(value: Any) -> Any:
+    def validate(value: str) -> str:
         with as_validation_errors():
             check(value)
         return value
@@ -232,7 +233,7 @@ ExpandedText = Annotated[
 Condition = Annotated[str, validator(require_condition)]
 
 
-def spell_in_job_file(name: str, value: Any) -> str:
+def spell_in_job_file(name: str, value: object) -> str:
     """Spell an option for a hint as in a job file: as a key, or as a column's role.
 
     Parameters
@@ -245,7 +246,7 @@ def spell_in_job_file(name: str, value: Any) -> str:
     if name == "problems()":
         return "dbanon hierarchy check"
     if name == "declare_again()":
-        return declare_again_command(value)
+        return declare_again_command(str(value))
     if name in ("accept_types", "accept_counts", "skip_unchanged"):
         # Options of a single run, which a file cannot contain.
         return spell_cli_option(name, value)
@@ -282,17 +283,18 @@ def with_job_file_hints() -> Iterator[None]:
         raise
 
 
-def _build_schema(parameter: Parameter) -> dict[str, Any]:
+def _build_schema(parameter: Parameter) -> JsonObject:
     """Build the JSON Schema of an option."""
-    schema: dict[str, Any] = {"description": parameter.help}
-    json_type = {
+    schema: JsonObject = {"description": parameter.help}
+    json_types: dict[object, str] = {
         int: "integer",
         float: "number",
         bool: "boolean",
         str: "string",
         tuple: "array",
         Mapping: "object",
-    }.get(parameter.kind)
+    }
+    json_type = json_types.get(parameter.kind)
     option = parameter.option
     if option.unit == "bytes":
         schema |= {"type": ["integer", "string"], "pattern": r"^[0-9.]+ ?([KMG]i?)?B?$"}
@@ -313,7 +315,7 @@ def _build_schema(parameter: Parameter) -> dict[str, Any]:
 def build_option_type(parameter: Parameter) -> Any:
     """Build the type of an option, validated by the option's check."""
 
-    def validate(value: Any) -> Any:
+    def validate(value: object) -> object:
         if parameter.option.unit == "bytes" and isinstance(value, str):
             n_bytes = parse_bytes(value)
             if n_bytes is None:
@@ -331,5 +333,7 @@ def build_option_type(parameter: Parameter) -> Any:
 
 # Options default to None, meaning unset: then the file's ``defaults`` apply, and after them the
 # defaults of ``Job``.
-_FIELDS: Any = {name: (build_option_type(option), None) for name, option in _OPTIONS.items()}
+_FIELDS: KeywordArguments = {
+    name: (build_option_type(option), None) for name, option in _OPTIONS.items()
+}
 Options: Any = create_model("Options", __base__=StrictModel, **_FIELDS)

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from dbanon.data.extension import find_table_format
 from dbanon.data.option import all_parameters, build_options
+from dbanon.data.types import KeywordArguments
 from dbanon.doors.engines import Engine
 from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, build_models, parse_hierarchies
 from dbanon.doors.jobfile.document import Document, read_document
@@ -400,7 +401,7 @@ def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | N
     )
 
 
-def _build_column_options(job_spec: JobSpec) -> dict[str, Any]:
+def _build_column_options(job_spec: JobSpec) -> KeywordArguments:
     """Build the options of a job that are keys of columns in a job file."""
     columns_by_role = _group_columns_by_role(
         job_spec, ("quasi_identifier", "sensitive", "keep", "by", "pseudonym")
@@ -473,14 +474,16 @@ def _build_engine(spec: EngineSpec | None) -> Engine | None:
     return None if spec is None else Engine(spec.name, spec.master, spec.tasks, spec.conf)
 
 
-def _make_job(options: dict[str, Any]) -> Job:
+def _make_job(options: KeywordArguments) -> Job:
     """Build a job, refusing options of private jobs that the file sets."""
     refuse_private_options(options.get("method"), options)
     job_options = {name: value for name, value in options.items() if name not in _PRIVATE_OPTIONS}
     return build_options(Job, job_options)
 
 
-def _build_private_job(spec: JobFileSpec, job_spec: JobSpec, options: dict[str, Any]) -> PrivateJob:
+def _build_private_job(
+    spec: JobFileSpec, job_spec: JobSpec, options: KeywordArguments
+) -> PrivateJob:
     """Build a job of a method for synthetic rows."""
     if options.pop("declared") is not None:
         raise build_option_refusal("declared", options["method"])
@@ -491,7 +494,7 @@ def _build_private_job(spec: JobFileSpec, job_spec: JobSpec, options: dict[str, 
     return build_private_job(options | {"target": spec.target.url})
 
 
-def _find_set_options(options: Any) -> list[str]:
+def _find_set_options(options: BaseModel) -> list[str]:
     """Return the names of the options that a job or the defaults set explicitly."""
     option_names = {*list_option_names()}
     return [name for name in options.model_fields_set if name in option_names]

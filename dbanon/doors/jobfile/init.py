@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dbanon.advice.answer import describe_entity
 from dbanon.advice.nulls import NullChoice
@@ -22,6 +22,7 @@ from dbanon.advice.request import (
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, REASONS, SENSITIVE, RoleProposal
 from dbanon.data.memory import half_of_memory
 from dbanon.data.schema import Attribute, apply_kinds
+from dbanon.data.types import JsonMapping
 from dbanon.doors.jobfile.chain_proposal import (
     ChainProposal,
     escape_unprintable,
@@ -112,13 +113,13 @@ class UserDecisions:
 
     roles: Mapping[str, str] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
-    hierarchies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
+    hierarchies: Mapping[str, JsonMapping] = field(default_factory=dict)
+    options: Mapping[str, object] = field(default_factory=dict)
     name: str | None = None
     output: str | None = None
     output_kind: str = VIEW
     target: str | None = None
-    further_keys: Mapping[str, Any] = field(default_factory=dict)
+    further_keys: JsonMapping = field(default_factory=dict)
 
     def decide_column(
         self, attribute: Attribute, role_proposal: RoleProposal | None
@@ -139,7 +140,7 @@ class UserDecisions:
         kinds : from the name of a column that looks like codes to its kind.
         """
         name = column.attribute.name
-        keys: dict[str, Any] = {}
+        keys: dict[str, object] = {}
         if column.role == "keep":
             keys["reason"] = self.reasons.get(name, "")
         if column.role == QUASI_IDENTIFIER and name in self.hierarchies:
@@ -355,7 +356,7 @@ class _TableDescription:
     reading: Reading = DEFAULT_READING
     output: str | None = None
 
-    def render_row_keys(self, decided_options: Mapping[str, Any]) -> str:
+    def render_row_keys(self, decided_options: Mapping[str, object]) -> str:
         """Render the keys for the person identifier and for NULLs.
 
         Parameters
@@ -527,7 +528,7 @@ def _render_reading(reading: Reading) -> str:
     return "".join(lines)
 
 
-def _to_yaml(value: Any) -> str:
+def _to_yaml(value: object) -> str:
     """Render a value as YAML in one line, with lists and mappings in brackets."""
     if isinstance(value, Mapping):
         items = (f"{_quote_if_needed(key)}: {_to_yaml(item)}" for key, item in value.items())

@@ -23,6 +23,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from dbanon.data.option import parameters
 from dbanon.data.schema import NORMALIZE
+from dbanon.data.types import JsonObject, KeywordArguments
 from dbanon.doors.engines import ENGINES
 from dbanon.doors.jobfile.columns import Column
 from dbanon.doors.jobfile.expectations import ExpectSpec
@@ -51,18 +52,18 @@ from dbanon.job.job import IF_EXISTS, ON_NEW_COLUMN
 from dbanon.job.rules import RULES_NOT_READ
 from dbanon.stores.folders import is_row_file_url
 
-_REQUIRED_CHAIN_FIELDS: Any = {
+_REQUIRED_CHAIN_FIELDS: KeywordArguments = {
     "name": (Annotated[str, validator(require_chain_name)], ...),
     # The location of the secret key, never the key itself.
     "key": (Annotated[ExpandedText, validator(require_key_form)], ...),
 }
-_OPTIONAL_CHAIN_FIELDS: Any = {
+_OPTIONAL_CHAIN_FIELDS: KeywordArguments = {
     option.name: (build_option_type(option), None)
     for option in (*parameters(Chain), *parameters(ChainRules))
     if option.name not in _REQUIRED_CHAIN_FIELDS
 }
 # The first run creates the chain, if neither the chain nor its key file exists.
-_CREATE_CHAIN_FIELD: Any = {"create": (bool, False)}
+_CREATE_CHAIN_FIELD: KeywordArguments = {"create": (bool, False)}
 
 
 class _ChainFields(StrictModel):
@@ -259,7 +260,7 @@ def _check_report_path(value: str) -> None:
         raise validation_error("must end in .json, .html or .txt")
 
 
-def _validate_columns(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+def _validate_columns(value: object, handler: ValidatorFunctionWrapHandler) -> object:
     """Validate the columns of a job; return {} if the rules of its table define them.
 
     In the file, such a job has the word ``declared`` instead of columns.
@@ -267,7 +268,7 @@ def _validate_columns(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
     return {} if value == RULES_NOT_READ else handler(value)
 
 
-def _allow_declared_columns(schema: dict[str, Any]) -> None:
+def _allow_declared_columns(schema: JsonObject) -> None:
     """Let the JSON Schema of ``columns`` also accept the word ``declared``; see above.
 
     Changes the schema in place.
@@ -405,7 +406,7 @@ class JobFileSpec(StrictModel):
 SCHEMA_FILE = Path(__file__).with_name("job.schema.json")
 
 
-def build_json_schema() -> dict[str, Any]:
+def build_json_schema() -> JsonObject:
     """Return the JSON Schema of a job file, draft 2020-12."""
     schema = JobFileSpec.model_json_schema(by_alias=True)
     return {

@@ -18,10 +18,10 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dbanon.errors import (
     INTERRUPTED,
@@ -45,7 +45,7 @@ FIELDS = ("job", "code", "exit", "release")
 _TIMEOUT_SECONDS = 10.0
 
 # Opens a request with a timeout in seconds, like ``urllib.request.urlopen``.
-OpenUrl = Callable[..., Any]
+OpenUrl = Callable[..., AbstractContextManager[object]]
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def _fill_placeholders(argument: str, fields: dict[str, str]) -> str:
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Treats redirects as errors: their target may belong to someone else, or not use https."""
 
-    def redirect_request(self, *_: Any) -> None:
+    def redirect_request(self, *_: object) -> None:
         return None
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from dbanon.doors.jobfile.columns import COLUMN_MODELS, ROLES, ModelSpec
 from dbanon.doors.jobfile.document import INVALID_KEY_PREFIX, Document, describe_path
@@ -111,7 +112,7 @@ def record_passwords(document: Document) -> None:
             )
 
 
-def _find_nulls(value: Any, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+def _find_nulls(value: object, path: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
     """Yield the paths of nulls in a value, which is at ``path``."""
     if isinstance(value, dict):
         for key, child in value.items():
@@ -144,7 +145,7 @@ def _locate(
     return tuple(path)
 
 
-def _describe(document: Document, path: Sequence[str | int], pydantic_error: Any) -> str:
+def _describe(document: Document, path: Sequence[str | int], pydantic_error: ErrorDetails) -> str:
     """Describe a validation error without quoting a value."""
     error_type, context = pydantic_error["type"], pydantic_error.get("ctx", {})
     if error_type == "extra_forbidden":

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from dbanon.data.extension import load_runner
 from dbanon.doors.dispatch import plan_anonymization, run_any_job
@@ -328,15 +328,27 @@ def run_job(
     return None if isinstance(result, SkippedJob) else result.report
 
 
+class FileJobOptions(TypedDict, total=False):
+    """The keyword arguments of ``run_file_job``, except ``on_begin``."""
+
+    progress: PhaseProgress | None
+    on_sql: OnSql | None
+    on_commit: Callable[[CompletedJob], None]
+    on_retry: Callable[[DbanonError, float], None]
+    skip_unchanged: bool
+    accept_types: Sequence[str]
+    accept_counts: Sequence[str]
+
+
 def run_job_from_file(
-    file: JobFile, file_job: FileJob, **options: Any
+    file: JobFile, file_job: FileJob, **options: Unpack[FileJobOptions]
 ) -> CompletedJob | SkippedJob:
     """Run a job, write metrics, and notify the recipients named in the file.
 
     Parameters
     ----------
     file_job : one of the file's jobs.
-    options : keyword arguments of ``run_file_job``, except ``on_begin``.
+    options : as for ``run_file_job``.
 
     Raises
     ------

@@ -7,12 +7,11 @@ A release of all records would leave no control group.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.microdata import Microdata
+from dbanon.data.types import JsonObject
 from dbanon.errors import DbanonError, TooFewRecords
 from dbanon.extensions.attacks.results import Attacks, build_attack_data, run_all_attacks
 from dbanon.hierarchy.leaves import take_records
@@ -82,7 +81,7 @@ def attack_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
 
 def evaluate_attacks(
     microdata: Microdata, planned: Plan, release: Release, tick: Tick
-) -> dict[str, Any]:
+) -> JsonObject:
     """Attack a release of half of the records, for the report; see ``attack_half``."""
     del release  # It has no control group.
     return attack_half(microdata, planned, tick).to_dict()

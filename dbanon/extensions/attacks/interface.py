@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dbanon.data.option import find_parameter
 from dbanon.data.partition import Synthesis
 from dbanon.doors.evaluate import ReleasedValues, as_frames, is_all_stars, select_columns_to_compare
 from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.extensions.attacks import membership
+from dbanon.extensions.attacks.rates import Rate
 from dbanon.extensions.attacks.results import Attacks, build_attack_data, run_all_attacks
 from dbanon.extensions.attacks.task import DEFAULT_MAX_GUESSES, AttackData
 from dbanon.hierarchy.leaves import ANY
-from dbanon.hierarchy.spec import HierarchySource, build_all, parse_all
+from dbanon.hierarchy.spec import HierarchySource, HierarchySpec, build_all, parse_all
 from dbanon.hierarchy.tree import Hierarchy, flat_hierarchy
 from dbanon.job.policy import Policy
 from dbanon.measures.pairs import combine_codes
@@ -38,7 +39,7 @@ def attack(
     released: ArrayLike | pd.DataFrame | Synthesis,
     *,
     control: ArrayLike | pd.DataFrame | None = None,
-    make: Callable[[Any], Any] | None = None,
+    make: Callable[[pd.DataFrame], object] | None = None,
     quasi_identifiers: Sequence[str] | None = None,
     linked: Sequence[Sequence[str]] | None = None,
     orders: Mapping[str, Sequence[str]] | None = None,
@@ -83,7 +84,7 @@ def attack(
     UnsupportedType : a released column has neither the original's type nor text.
     TooFewRecords : there are no originals, or no released rows.
     """
-    integer_options: tuple[tuple[str, Any, int], ...] = (
+    integer_options: tuple[tuple[str, object, int], ...] = (
         ("guesses", guesses, 1),
         ("targets", targets, 1),
         ("releases", releases, 4),
@@ -116,7 +117,7 @@ def _check_linked(
     """Check that ``linked`` is two lists of compared columns without a common column."""
     if linked is None:
         return None
-    candidate_lists: Sequence[Any] = linked if isinstance(linked, (list, tuple)) else ()
+    candidate_lists: Sequence[object] = linked if isinstance(linked, (list, tuple)) else ()
     column_lists = [
         list(columns) for columns in candidate_lists if isinstance(columns, (list, tuple))
     ]
@@ -132,7 +133,7 @@ def _check_linked(
 
 def _select_outliers(
     attack_data: AttackData, n_targets: int, rng: np.random.Generator
-) -> np.ndarray[Any, Any]:
+) -> NDArray[np.int64]:
     """Select from a sample the originals that are farthest from the released rows.
 
     Returns their indexes, int64 (n_targets,).
@@ -144,7 +145,7 @@ def _select_outliers(
     distances = np.zeros((len(candidates), len(rows)))
     for column in attack_data.columns:
         distances += column.distances_ignoring_nulls(candidates[:, None], rows[None, :])
-    targets: np.ndarray[Any, Any] = candidates[
+    targets: NDArray[np.int64] = candidates[
         np.argsort(-distances.mean(axis=1), kind="stable")[:n_targets]
     ]
     return targets
@@ -167,19 +168,23 @@ class _AttackedTable:
     linked : two lists of columns for an attacker to link, or None.
     """
 
-    orders: Any
-    tree_sources: Mapping[str, Any]
+    orders: Mapping[str, Sequence[str]] | None
+    tree_sources: Mapping[str, Hierarchy | HierarchySpec]
     linked: Sequence[Sequence[str]] | None
 
     def __init__(
-        self, frame: pd.DataFrame, n_originals: int, released: Any, names: list[str]
+        self, frame: pd.DataFrame, n_originals: int, released: pd.DataFrame, names: list[str]
     ) -> None:
         self.frame, self.n_originals, self.released = frame, n_originals, released
         self.names = names
 
     @classmethod
     def of(
-        cls, original: Any, released: Any, control: Any, quasi_identifiers: Any
+        cls,
+        original: object,
+        released: object,
+        control: object,
+        quasi_identifiers: Sequence[str] | None,
     ) -> _AttackedTable:
         """Combine originals and control records, restricted to the columns to compare."""
         import pandas as pd
@@ -236,8 +241,12 @@ class _AttackedTable:
         )
 
     def measure_membership_rate(
-        self, make: Callable[[Any], Any], target: int, releases: int, rng: np.random.Generator
-    ) -> Any:
+        self,
+        make: Callable[[pd.DataFrame], object],
+        target: int,
+        releases: int,
+        rng: np.random.Generator,
+    ) -> Rate:
         """Measure how often an attacker guesses right whether a release was made with a record.
 
         Parameters
@@ -248,8 +257,8 @@ class _AttackedTable:
         """
         other_rows = np.delete(np.arange(len(self.frame)), target)
         n_sampled = max(len(other_rows) // 2, 1)
-        features_with_target: list[Any] = []
-        features_without_target: list[Any] = []
+        features_with_target: list[NDArray[np.float64]] = []
+        features_without_target: list[NDArray[np.float64]] = []
         for _ in range(releases):
             for includes_target in (True, False):
                 rows = rng.choice(other_rows, n_sampled, replace=False)
@@ -267,7 +276,7 @@ class _AttackedTable:
         )
 
 
-def _rows_of(released: Any, original: Any) -> Any:
+def _rows_of(released: object, original: object) -> object:
     """Convert a synthesis to a data frame, or to an array if the originals are one.
 
     Other tables are returned unchanged.

@@ -21,10 +21,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dbanon.data.types import JsonObject
 
 # Quantiles of the normal distribution for two-sided intervals: 97.5 % for each of two rates, and
 # 95 % for a single rate.
@@ -151,10 +152,10 @@ class AttackResult:
         )
         return low, _excess_rate(attack_high, reference_low)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the result as plain values, for JSON."""
         interval = self.interval
-        values: dict[str, Any] = {
+        values: JsonObject = {
             "risk": self.risk,
             "interval": None if interval is None else list(interval),
             "guesses": self.attack.guesses,

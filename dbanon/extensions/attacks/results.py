@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
+from dbanon.data.types import JsonObject
 from dbanon.data.words import LabelledText, also_under_former_key
 from dbanon.extensions.attacks.catalogue import run_attacks
 from dbanon.extensions.attacks.rates import AttackResult
 from dbanon.extensions.attacks.task import AttackData
 from dbanon.hierarchy.leaves import Hierarchies, resolve_hierarchies
+from dbanon.measures.figure import Tick, ignore_progress
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.evaluation import pair_columns
 from dbanon.release.words import describe_attack
@@ -84,7 +85,7 @@ class Attacks(LabelledText):
             card.render_details("In words", card.render_pairs(self.pairs())),
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the results as JSON values."""
         return {
             "originals": self.originals,
@@ -109,7 +110,9 @@ def build_attack_data(
     hierarchies: Hierarchies | None = None,
     column_statistics: ColumnStatistics | None = None,
     linked: Sequence[Sequence[str]] | None = None,
-    **options: Any,
+    *,
+    seed: int = 0,
+    tick: Tick = ignore_progress,
 ) -> AttackData:
     """Combine originals, control records and distinct released rows for attacks.
 
@@ -123,7 +126,7 @@ def build_attack_data(
     column_statistics : statistics of the originals and control records; None to compute them.
     linked : for the attack that links two data sets, the columns of each; None for the first and
         the second half of all columns.
-    options : further fields of ``AttackData``.
+    seed, tick : as in ``AttackData``.
     """
     names = [attribute.name for attribute in microdata.attributes]
     half = (len(names) + 1) // 2
@@ -140,7 +143,8 @@ def build_attack_data(
             tuple(names.index(name) for name in first_columns),
             tuple(names.index(name) for name in second_columns),
         ),
-        **options,
+        seed=seed,
+        tick=tick,
     )
 
 

@@ -35,12 +35,12 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.partition import Partition
+from dbanon.data.types import JsonObject
 from dbanon.data.words import LabelledText, also_under_former_key
 from dbanon.extensions.bounds import classes
 from dbanon.extensions.bounds.classes import SLACK, relative_error, round_down, round_up
@@ -216,7 +216,7 @@ class Certificate(LabelledText):
             card.render_pairs(self.pairs()),
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the bound as JSON values, without prices, which describe single records."""
         return {
             "k": self.k,

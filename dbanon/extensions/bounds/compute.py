@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Standardization
 from dbanon.data.schema import Attribute, Kind
+from dbanon.data.types import JsonObject
 from dbanon.errors import NullInQuasiIdentifier, TooFewRecords, UnsupportedType
 from dbanon.extensions.bounds.certificate import (
     MAX_K_FOR_CLASSES,
@@ -54,9 +54,7 @@ def compute_table_bound(job: Job, source: Source, seconds: float, tick: Tick) ->
     return compute_bound(microdata, int(job.policy.k), seconds, tick)
 
 
-def evaluate_bound(
-    microdata: Microdata, planned: Plan, release: Release, tick: Tick
-) -> dict[str, Any]:
+def evaluate_bound(microdata: Microdata, planned: Plan, release: Release, tick: Tick) -> JsonObject:
     """Compute the certificate of a release for the report.
 
     The key ``above`` holds the share by which the release's loss exceeds the bound.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
 
@@ -63,7 +63,7 @@ def lower_bound(
 # The signature lists the options of ``Reading``, the format of CSV files, for ``**reading``.
 @list_options(parameters(Reading))
 def certificate(
-    data: Any,
+    data: object,
     k: int,
     *,
     table: str | None = None,
@@ -103,7 +103,7 @@ def certificate(
     """
     # Refuses values of k that an anonymization would refuse.
     class_size = int(find_parameter(Policy, "k").check(k))
-    seconds_value: Any = seconds
+    seconds_value: object = seconds
     if (
         isinstance(seconds_value, bool)
         or not isinstance(seconds_value, (int, float))

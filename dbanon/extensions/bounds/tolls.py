@@ -27,7 +27,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +75,7 @@ class SubsetRowDuals:
         )
         return np.ascontiguousarray(pairs), np.tile(self.duals, 3)
 
-    def compute_payments(self, classes: NDArray[np.integer[Any]], n: int) -> Floats:
+    def compute_payments(self, classes: NDArray[np.integer], n: int) -> Floats:
         """Compute the tolls that classes pay, float64 (m,).
 
         Each pair of a triple is charged. A complete triple holds three pairs but pays once, so two

@@ -92,11 +92,11 @@ def freeze_failing_cells(
     if not failing_cells:
         return 0
     columns = [("cell", "integer")]
-    session.run(statements.create_staging(FAILING_CELLS, columns, session.staging_suffix))
+    session.run(statements.create_staging(FAILING_CELLS, columns, session.dialect.staging_suffix))
     cells = sorted(failing_cells)
     for start in range(0, len(cells), _CELLS_PER_INSERT):
         rows = [(cell,) for cell in cells[start : start + _CELLS_PER_INSERT]]
-        session.insert_rows(RelationName(None, FAILING_CELLS), ["cell"], rows)
+        session.connection.insert_rows(RelationName(None, FAILING_CELLS), ["cell"], rows)
     session.run(
         f"UPDATE {quote(NEXT_CELL_STATES)} SET state = 'held'"
         f" WHERE cell IN (SELECT u.cell FROM {quote(FAILING_CELLS)} AS u)"
@@ -186,7 +186,7 @@ def create_state_tables(
         (state.row_table, statements.retained_column_name, leading_columns, retained_types),
     ):
         columns = [
-            f"{column_name(i)} {state.session.declared_type(sql_type)}"
+            f"{column_name(i)} {state.session.dialect.declared_type(sql_type)}"
             for i, sql_type in enumerate(types)
         ]
         state.session.run(f"CREATE TABLE {table} ({', '.join([*first_columns, *columns])})")
@@ -276,7 +276,9 @@ def update_displayed_rows(
             )
         )
     if newcomers is not None and not state.has_several_rows_per_person:
-        values = {n: session.retained_value(a) for a, n in zip(retained, names, strict=True)}
+        values = {
+            n: session.dialect.retained_value(a) for a, n in zip(retained, names, strict=True)
+        }
         source_columns = list(dict.fromkeys(a.name for a in retained))
         # ``insert_cells`` writes the rows itself if ``ChainState.admit_classes`` has loaded classes
         # as arrays. Otherwise their labels are staged, and the SQL below joins them.

@@ -14,6 +14,7 @@ import click
 
 from dbanon.data.option import parameters
 from dbanon.doors.cli.groups import CommandGroup
+from dbanon.doors.cli.log import Command
 from dbanon.doors.cli.options import click_option
 from dbanon.doors.cli.support import (
     URL_HELP,
@@ -39,7 +40,7 @@ def chain() -> None:
     """Releases of the same persons that stay private together."""
 
 
-def _with_rule_options(command: Any) -> Any:
+def _with_rule_options(command: Command) -> Command:
     """Add the options for a chain's rules to a command."""
     # Click lists the option that is added last first.
     for parameter in reversed(_RULE_OPTIONS):
@@ -215,7 +216,7 @@ def measure(
                 hint="Name one chain, without --k and --sensitive.",
             )
         on_sql = sql_printer(print_sql)
-        measurement: Any
+        measurement: object
         if measures_chain:
             measurement = api.measure_chain(url, names[0], key=arguments["key"], on_sql=on_sql)
         else:

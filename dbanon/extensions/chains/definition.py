@@ -9,15 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import asdict, replace
-from typing import Any
 
 import numpy as np
 
 from dbanon.data.measures import ColumnStatistics, ValueFrequencies
 from dbanon.data.microdata import Microdata
 from dbanon.data.scales import Scale, Whitening
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.data.words import json_text
 from dbanon.errors import ChainChanged, InvalidParameter, pluralize
 from dbanon.extensions.chains import reference
@@ -33,7 +33,7 @@ from dbanon.sessions.base import Relation
 from dbanon.stores.sql_source import SqlSource
 
 
-def column_statistics_to_plain(column_statistics: ColumnStatistics) -> dict[str, Any]:
+def column_statistics_to_plain(column_statistics: ColumnStatistics) -> JsonObject:
     """Convert scales, value frequencies and whitenings to JSON values.
 
     A whitening decorrelates the numbers of records with one pattern of NULLs; ``present`` says
@@ -54,7 +54,7 @@ def column_statistics_to_plain(column_statistics: ColumnStatistics) -> dict[str,
     }
 
 
-def column_statistics_from_plain(plain: Mapping[str, Any]) -> ColumnStatistics:
+def column_statistics_from_plain(plain: JsonMapping) -> ColumnStatistics:
     """Rebuild the column statistics from the output of ``column_statistics_to_plain``."""
     return ColumnStatistics(
         scales={name: Scale(**scale) for name, scale in plain["numbers"].items()},
@@ -142,7 +142,7 @@ _CHANGEABLE_OPTIONS = (
 )
 
 
-def describe_job(job: Job, planned: Plan) -> dict[str, Any]:
+def describe_job(job: Job, planned: Plan) -> JsonObject:
     """Return the settings of a job that must be the same in all releases of a chain."""
     relation, policy = planned.relation, job.policy
 
@@ -175,13 +175,13 @@ def describe_job(job: Job, planned: Plan) -> dict[str, Any]:
     return _round_trip_json(settings)
 
 
-def _round_trip_json(values: Mapping[str, Any]) -> dict[str, Any]:
+def _round_trip_json(values: JsonMapping) -> JsonObject:
     """Convert values to JSON and back, as storing them in the database does."""
-    plain: dict[str, Any] = json.loads(json.dumps(values))
+    plain: JsonObject = json.loads(json.dumps(values))
     return plain
 
 
-def require_same(chain: ChainRecord, settings: Mapping[str, Any]) -> None:
+def require_same(chain: ChainRecord, settings: JsonMapping) -> None:
     """Check that a job has the settings of the chain's first release.
 
     Parameters
@@ -256,9 +256,9 @@ def build_definition(
     job: Job,
     planned: Plan,
     release: Release,
-    table_settings: Mapping[str, Any],
+    table_settings: JsonMapping,
     typical_class_loss: float | None,
-) -> dict[str, Any]:
+) -> JsonObject:
     """Build the definition that is stored with the first release.
 
     Parameters
@@ -344,11 +344,11 @@ def read_typical_class_loss(chain: ChainRecord) -> float | None:
     return None if loss is None else float(loss)
 
 
-def to_json_text(definition: Mapping[str, Any]) -> str:
+def to_json_text(definition: JsonMapping) -> str:
     """Serialize a definition for the database."""
     return json_text(definition)
 
 
-def _digest(value: Any) -> str:
+def _digest(value: object) -> str:
     """The SHA-256 of a value as JSON, in hexadecimal."""
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()

@@ -158,7 +158,7 @@ class DisplayedSource:
                 f" FROM {self.state.row_table} AS r"
             )
             rows += f" JOIN {self.state.value_table} AS v ON v.cell = r.cell) AS s"
-        value = self.state.session.grouping_sql(replace(attribute, name=column))
+        value = self.state.session.dialect.grouping_sql(replace(attribute, name=column))
         persons = (
             f"SELECT {value} AS value, s.cell, s.{PERSON_NUMBER}, count(*) AS n FROM {rows}"
             f" WHERE s.{TABLE_NUMBER} = {self.table_number} AND s.{quote(column)} IS NOT NULL"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dbanon.errors import InvalidParameter
 from dbanon.extensions.chains import manage
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def create_chain(
-    database: Any,
+    database: object,
     name: str,
     *,
     table: str,
@@ -116,12 +116,12 @@ def create_chain(
     )
 
 
-def chains(database: Any, *, on_sql: OnSql | None = None) -> list[ChainShown]:
+def chains(database: object, *, on_sql: OnSql | None = None) -> list[ChainShown]:
     """List the chains of a database, in the order of their names."""
     return manage.list_chains(open_store(database, on_sql))
 
 
-def show_chain(database: Any, name: str, *, on_sql: OnSql | None = None) -> ChainShown:
+def show_chain(database: object, name: str, *, on_sql: OnSql | None = None) -> ChainShown:
     """Return a chain with its releases, and a forecast for twelve more.
 
     Raises
@@ -131,7 +131,9 @@ def show_chain(database: Any, name: str, *, on_sql: OnSql | None = None) -> Chai
     return manage.show(open_store(database, on_sql), name)
 
 
-def measure_chain(database: Any, name: str, *, key: str, on_sql: OnSql | None = None) -> Measured:
+def measure_chain(
+    database: object, name: str, *, key: str, on_sql: OnSql | None = None
+) -> Measured:
     """Count how many persons share each history, i.e. the same values over all releases of a chain.
 
     Parameters
@@ -146,7 +148,7 @@ def measure_chain(database: Any, name: str, *, key: str, on_sql: OnSql | None = 
 
 
 def measure_releases(
-    database: Any,
+    database: object,
     releases: Sequence[str],
     *,
     entity: str | None = None,
@@ -187,7 +189,7 @@ def measure_releases(
 
 
 def withdraw(
-    database: Any, name: str, entities: Iterable[str], *, key: str, on_sql: OnSql | None = None
+    database: object, name: str, entities: Iterable[str], *, key: str, on_sql: OnSql | None = None
 ) -> int:
     """Withdraw the classes of some persons from all later releases, permanently.
 
@@ -206,7 +208,7 @@ def withdraw(
     return manage.withdraw(open_store(database, on_sql), name, entities, key)
 
 
-def close_chain(database: Any, name: str, *, on_sql: OnSql | None = None) -> ChainShown:
+def close_chain(database: object, name: str, *, on_sql: OnSql | None = None) -> ChainShown:
     """Close a chain: no more releases can be made in it, and its state is kept.
 
     Raises

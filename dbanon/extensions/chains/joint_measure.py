@@ -13,11 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.types import JsonObject
 from dbanon.errors import ColumnNotFound, InvalidParameter, NullInEntity, pluralize
 from dbanon.ledger import entries, person_record, recorded_report
 from dbanon.sessions.names import parse_relation
@@ -77,7 +78,7 @@ class MeasuredReleases:
     k: int
     known: tuple[JointHistoryCounts, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """The counts as plain values, for JSON."""
         return asdict(self)
 
@@ -284,9 +285,9 @@ def _read_rows(session: Session, name: str, entity: str, sensitive: Sequence[str
             hint=_MISSING_IDENTIFIER_HINT,
         )
     class_columns = ", ".join(
-        session.grouping_sql(attributes[column]) for column in entry.quasi_identifiers
+        session.dialect.grouping_sql(attributes[column]) for column in entry.quasi_identifiers
     )
-    columns = [session.text_of(attributes[column]) for column in (entity, *sensitive)]
+    columns = [session.dialect.text_of(attributes[column]) for column in (entity, *sensitive)]
     rows = session.rows(
         f"SELECT dense_rank() OVER (ORDER BY {class_columns}), {', '.join(columns)}"
         f" FROM {entry.name.quoted} AS s"

@@ -19,11 +19,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from math import sqrt
-from typing import Any
 
 import numpy as np
 
 from dbanon.data.schema import Kind
+from dbanon.data.types import SqlRow
 from dbanon.extensions.chains.membership import ChainState
 from dbanon.extensions.chains.recount import SubqueryRelation
 from dbanon.extensions.chains.rows_per_person import PERSON_NUMBER, TABLE_NUMBER
@@ -334,7 +334,7 @@ def _excess_agreement(
     return excess / (n_grouped * (1.0 - chance))
 
 
-def _measure_code_strength(label_counts: Sequence[Sequence[Any]]) -> float:
+def _measure_code_strength(label_counts: Sequence[SqlRow]) -> float:
     """Measure how well codes explain the midpoints of interval labels, as a strength from 0 to 1.
 
     Parameters

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from dbanon.advice.forecast import ChainForecast, describe_forecast, forecast
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.errors import InvalidParameter, pluralize
 from dbanon.extensions.chains import pair as chain_pair
 from dbanon.extensions.chains import recount
@@ -65,17 +66,17 @@ class ChainShown:
     source: str
     entity: str
     state: str
-    rules: Mapping[str, Any]
+    rules: JsonMapping
     k: int | None
     sequence: int
     created_at: str
     created_by: str | None
-    releases: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    releases: Sequence[JsonMapping] = field(default_factory=tuple)
     forecast: ChainForecast | None = None
     beside: tuple[str, ...] = ()
     held_back: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """The chain as plain values, for JSON."""
         return asdict(self)
 
@@ -123,7 +124,7 @@ class Measured:
     exposed: int
     alone: int
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """The counts as plain values, for JSON."""
         return asdict(self)
 
@@ -278,9 +279,7 @@ def _describe_withheld(
     return tuple(messages)
 
 
-def forecast_chain(
-    chain: ChainRecord, releases: Sequence[Mapping[str, Any]]
-) -> ChainForecast | None:
+def forecast_chain(chain: ChainRecord, releases: Sequence[JsonMapping]) -> ChainForecast | None:
     """Forecast a chain from its releases; None if it has too few, or only measures."""
     if chain.rules.mode == MEASURE or chain.k is None:
         return None
@@ -361,7 +360,7 @@ def withdraw(store: Store, name: str, entities: Iterable[str], key: str) -> int:
         return state.withdraw(chain.tags(key_bytes, identifiers))
 
 
-def _describe_release(release: Mapping[str, Any]) -> str:
+def _describe_release(release: JsonMapping) -> str:
     """Describe a release of a chain in one line."""
     phrases = [f"{release['persons']} persons", f"{release['joined']} joined"]
     phrases += [
@@ -395,7 +394,7 @@ def _state_after_last_release(session: Session, chain: ChainRecord) -> ChainStat
     return ChainState(session, chain, chain.n_releases, chain.k or 0)
 
 
-def summarize_chain(chain: ChainRecord, releases: Sequence[Mapping[str, Any]] = ()) -> ChainShown:
+def summarize_chain(chain: ChainRecord, releases: Sequence[JsonMapping] = ()) -> ChainShown:
     """Summarize a chain and some of its releases for display."""
     state = "closed" if chain.closed_at else "open" if chain.n_releases else "new"
     return ChainShown(

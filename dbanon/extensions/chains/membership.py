@@ -62,7 +62,7 @@ def comparison_value(session: Session, attribute: Attribute, column: str) -> str
     """
     if attribute.kind.is_numeric:
         return f"s.{quote(column)}"
-    return session.text_of(replace(attribute, name=column))
+    return session.dialect.text_of(replace(attribute, name=column))
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class ChainState:
 
     def stage(self, name: str, query: str, kind: str = "TABLE") -> None:
         """Stage the result of a query as a temporary table, or as a view if ``kind`` is VIEW."""
-        suffix = self.session.staging_suffix if kind == "TABLE" else ""
+        suffix = self.session.dialect.staging_suffix if kind == "TABLE" else ""
         self.session.run(f"CREATE TEMPORARY {kind} {quote(name)}{suffix} AS {query}")
         # Of the databases with chains, only PostgreSQL has a suffix. It does not analyze temporary
         # tables by itself.
@@ -377,7 +377,7 @@ class ChainState:
         # A released column takes several staging columns if it has parts, such as two bounds.
         n_parts, expressions = 0, []
         for column in columns:
-            expressions.append(session.released_expression(n_parts, column))
+            expressions.append(session.dialect.released_expression(n_parts, column))
             n_parts += len(column.written_columns)
         rows = statements.released_rows(relation.from_clause, relation.required_locator.expressions)
         classes = quote(statements.CLASSES)
@@ -387,7 +387,7 @@ class ChainState:
         if by:
             # All rows of a class have the same strata.
             source, distinct = f"{rows} JOIN {classes} AS c ON c.class = l.class", "DISTINCT "
-            expressions += [session.retained_value(attribute) for attribute in by]
+            expressions += [session.dialect.retained_value(attribute) for attribute in by]
         session.run(
             f"INSERT INTO {self.value_table} (cell, {', '.join(value_columns)})"
             f" SELECT {distinct}c.class + {first_new_cell}, {', '.join(expressions)} FROM {source}"
@@ -484,10 +484,12 @@ class ChainState:
         session, member = self.session, self.ledger_table("chain_member")
         session.run(
             statements.create_staging(
-                PERSON_TAGS, [("tag", session.tags.sql_type)], session.staging_suffix
+                PERSON_TAGS, [("tag", session.tags.sql_type)], session.dialect.staging_suffix
             )
         )
-        session.insert_rows(RelationName(None, PERSON_TAGS), ["tag"], [(tag,) for tag in tags])
+        session.connection.insert_rows(
+            RelationName(None, PERSON_TAGS), ["tag"], [(tag,) for tag in tags]
+        )
         self.stage(
             NEXT_CELL_STATES,
             f"SELECT m.cell, 0 AS members, 0 AS present, 'withdrawn' AS state FROM {member} AS m"

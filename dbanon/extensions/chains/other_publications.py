@@ -78,7 +78,7 @@ def describe_shared_persons(
     """
     messages = []
     predecessor_name = chain_state.find_chain(session, name).rules.new_chain_from
-    identifier = session.text_of(relation.attribute(entity))
+    identifier = session.dialect.text_of(relation.attribute(entity))
     for chain in chain_state.list_chains(session):
         if chain.name in (name, predecessor_name):
             continue
@@ -88,7 +88,7 @@ def describe_shared_persons(
         label = f"chain {chain.name} ({chain.source})"
         try:
             other_relation = session.catalog.find_source(parse_relation(chain.source))
-            other_identifier = session.text_of(other_relation.attribute(chain.entity))
+            other_identifier = session.dialect.text_of(other_relation.attribute(chain.entity))
             session.catalog.require_readable(other_relation, [chain.entity])
         except DbanonError:
             messages.append(

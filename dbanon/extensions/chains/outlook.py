@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
-from typing import Any
 
+from dbanon.data.types import KeywordArguments
 from dbanon.errors import pluralize
 from dbanon.extensions.chains import definition
 from dbanon.extensions.chains import state as chain_state
@@ -154,7 +154,7 @@ def plan_next_release(job: Job, planned: Plan, session: Session) -> PlannedChain
         )
     summary = summarize_chain(chain, chain_state.list_releases(session, chain))
     # ``asdict`` would also convert the field ``forecast`` to a dict, because it is a dataclass.
-    summary_fields: dict[str, Any] = {
+    summary_fields: KeywordArguments = {
         chain_field.name: getattr(summary, chain_field.name) for chain_field in fields(ChainShown)
     }
     return PlannedChain(

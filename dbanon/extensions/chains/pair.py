@@ -88,7 +88,10 @@ def count_joint_histories(state: ChainState, relation: Relation, key: bytes) -> 
     # From here on, ``tags.of_text`` computes tags as the predecessor stores them.
     session.tags.replace_key(*predecessor.hash_prefixes(key))
     entity = relation.attribute(state.chain.entity)
-    tag, member = session.tags.of_text(session.text_of(entity)), state.ledger_table("chain_member")
+    tag, member = (
+        session.tags.of_text(session.dialect.text_of(entity)),
+        state.ledger_table("chain_member"),
+    )
     predecessor_members = quote(PREDECESSOR_MEMBERS)
     in_predecessor = f"chain_id = {int(predecessor.chain_id)}"
     # The SQL of ``tag`` reads the entity column by its name, over the alias s. The staged column is

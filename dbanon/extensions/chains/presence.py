@@ -69,11 +69,12 @@ def stage_persons(
     session, entity = state.session, relation.attribute(state.chain.entity)
     session.tags.stage_key(*hash_prefixes)
     column = f"s.{quote(entity.name)}"
-    tag = session.tags.of_text(session.text_of(entity))
+    tag = session.tags.of_text(session.dialect.text_of(entity))
     names = [statements.retained_column_name(i) for i in range(len(retained))]
     columns = [f"{column} AS person", f"{tag} AS tag"]
     columns += [
-        f"{session.retained_value(a)} AS {name}" for a, name in zip(retained, names, strict=True)
+        f"{session.dialect.retained_value(a)} AS {name}"
+        for a, name in zip(retained, names, strict=True)
     ]
     stage_tagged_persons(
         state, f"SELECT {', '.join(columns)} FROM {relation.relation_to_read.quoted} AS s", names

@@ -150,11 +150,12 @@ def match_persons(
     ]
     keys = [f"{sql} AS key{i}" for i, sql in enumerate(key_expressions)]
     # A row without a person gets the tag 0.
-    tag_sql = session.tags.of_text(session.text_of(entity))
+    tag_sql = session.tags.of_text(session.dialect.text_of(entity))
     tag = f"coalesce({tag_sql}, {state.arrays.no_person_tag}) AS tag"
     names = [statements.retained_column_name(i) for i in range(len(retained))]
     values = [
-        f"{session.retained_value(a)} AS {name}" for a, name in zip(retained, names, strict=True)
+        f"{session.dialect.retained_value(a)} AS {name}"
+        for a, name in zip(retained, names, strict=True)
     ]
     columns = [(f"s.key{i}", sql_type) for i, sql_type in enumerate(locator.types)] + [
         ("s.tag", "bytea")
@@ -322,7 +323,7 @@ def _stage_persons(
     )
     names = [statements.retained_column_name(i) for i in range(len(persons.retained))]
     values = "".join(
-        f", {session.retained_value(a)} AS {name}"
+        f", {session.dialect.retained_value(a)} AS {name}"
         for a, name in zip(persons.retained, names, strict=True)
     )
     join_condition = " AND ".join(f"{sql} = t.key{i}" for i, sql in enumerate(locator.expressions))

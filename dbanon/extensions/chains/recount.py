@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -386,7 +385,7 @@ class ChainTarget(SqlTarget):
         attributes = self._typed_columns()
         # Triples of name, type and SQL expression; the statements below have their own expressions.
         columns = [
-            (a.name, a.sql_type if self._is_same_session else session.type_of(a), "")
+            (a.name, a.sql_type if self._is_same_session else session.dialect.type_of(a), "")
             for a in attributes
         ]
         names_and_types = [(name, sql_type) for name, sql_type, _ in columns]
@@ -467,7 +466,7 @@ class ChainTarget(SqlTarget):
 
     def _read_in_random_order(
         self, attributes: Sequence[Attribute]
-    ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], Sequence[tuple[Any, ...]]]]:
+    ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], Sequence[tuple[object, ...]]]]:
         """Read the rows of the state in chunks, in a random order that is stored nowhere.
 
         Yields three items for each chunk of n rows: the class of each row, int32 (n,), which is

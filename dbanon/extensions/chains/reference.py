@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from dbanon.data.measures import ColumnStatistics, ValueFrequencies
 from dbanon.data.microdata import CodedColumn
 from dbanon.data.schema import Attribute
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.extensions.chains.membership import ChainState
 from dbanon.extensions.chains.state import find_chain
 from dbanon.hierarchy.leaves import format_leaf, sort_key, spell_as_leaves
@@ -118,7 +118,7 @@ def encode_by_reference(
 
 def distributions_to_plain(
     column_statistics: ColumnStatistics, models: Sequence[Model]
-) -> dict[str, Any]:
+) -> JsonObject:
     """Convert the distributions of sensitive columns to JSON values.
 
     Only the columns are included that have a model that compares classes with a table.
@@ -134,7 +134,7 @@ def distributions_to_plain(
 
 
 def references_from_plain(
-    definition: Mapping[str, Any] | None,
+    definition: JsonMapping | None,
     models: Sequence[Model],
     attributes: Mapping[str, Attribute],
 ) -> dict[str, Reference]:
@@ -167,7 +167,7 @@ def find_failing_cells(
     column : the model's column, with its name in these rows.
     reference : the table to compare with, from the chain's first release.
     """
-    text = state.session.text_of(column)
+    text = state.session.dialect.text_of(column)
     value_counts = state.session.rows(
         f"SELECT t.cell, t.value, count(*) FROM (SELECT s.cell AS cell, {text}"
         f" AS value {from_clause}) AS t GROUP BY t.cell, t.value ORDER BY t.cell"

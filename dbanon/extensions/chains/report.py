@@ -6,9 +6,9 @@ row per person.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.errors import pluralize
 from dbanon.extensions.chains.other_publications import describe_releases_outside
 from dbanon.extensions.chains.step import ChainUpdate
@@ -19,7 +19,7 @@ def add_chain_summary(
     update: ChainUpdate,
     outside_releases: dict[str, str],
     report: Report,
-    further_releases: Sequence[Mapping[str, Any]] = (),
+    further_releases: Sequence[JsonMapping] = (),
     n_combinations: int | None = None,
 ) -> Report:
     """Add the summary of the chain to the report.
@@ -34,7 +34,7 @@ def add_chain_summary(
         not counted across tables.
     """
     state, chain_counts = update.state, update.chain_counts
-    chain: dict[str, Any] = {
+    chain: JsonObject = {
         "name": state.chain.name,
         "chain_id": state.chain.identity,
         "sequence": chain_counts.sequence,
@@ -69,14 +69,14 @@ def add_chain_summary(
 
 
 # A part of the summary: its entries for JSON, and the text to append to the line in the report.
-_SummaryPart = tuple[dict[str, Any], str]
+_SummaryPart = tuple[JsonObject, str]
 
 
 def _describe_histories(update: ChainUpdate) -> _SummaryPart:
     """Describe how many persons share a history in this chain, and in it and its predecessor."""
     chain_counts, k, chain = update.chain_counts, update.state.k, update.state.chain
     releases = "it" if chain_counts.sequence == 1 else f"releases 1 to {chain_counts.sequence}"
-    entries: dict[str, Any] = {}
+    entries: JsonObject = {}
     line = f": every history over {releases} is shared by at least {k} persons"
     if update.guarantee.only_measured:
         entries |= {"exposed": chain_counts.exposed_persons, "known": chain_counts.persons_so_far}

@@ -181,8 +181,9 @@ def _stage_persons_with_rows(
     columns = "".join(f", s.{name}" for name in names)
     attribute = chain_tables[0].relation.attribute(state.chain.entity)
     source = f"{quote(SOURCE_ROWS)} AS s" if with_rows else f"({persons_query}) AS s"
+    tag = session.tags.of_text(session.dialect.text_of(attribute))
     persons = (
-        f"SELECT s.{entity} AS person, {session.tags.of_text(session.text_of(attribute))} AS tag"
+        f"SELECT s.{entity} AS person, {tag} AS tag"
         f"{columns} FROM (SELECT s.person AS {entity}{digest_column} FROM {source}"
         " GROUP BY s.person) AS s"
     )
@@ -221,9 +222,9 @@ def _stage_source_rows(state: ChainState, chain_tables: Sequence[ChainTable]) ->
     for chain_table in chain_tables:
         values = []
         for index, (table, attribute) in enumerate(retained):
-            value = session.retained_value(attribute)
+            value = session.dialect.retained_value(attribute)
             if table.number != chain_table.number:
-                value = f"CAST(NULL AS {session.declared_type(attribute.sql_type)})"
+                value = f"CAST(NULL AS {session.dialect.declared_type(attribute.sql_type)})"
             values.append(f"{value} AS {statements.retained_column_name(index)}")
         select_list = [
             f"s.{quote(state.chain.entity)} AS person",
@@ -268,7 +269,7 @@ def _limit_rows(state: ChainState, chain_tables: Sequence[ChainTable]) -> None:
     columns, texts = list_state_columns(chain_tables), [f"CAST(s.{TABLE_NUMBER} AS VARCHAR)"]
     for chain_table in chain_tables:
         for attribute, column in zip(chain_table.retained, chain_table.state_columns, strict=True):
-            text = session.text_of(replace(attribute, name=column))
+            text = session.dialect.text_of(replace(attribute, name=column))
             # Prefix each text with its length, so that different rows have different texts; NULL
             # is a dash.
             prefixed_text = f"CAST(length({text}) AS VARCHAR) || ':' || {text}"

@@ -129,7 +129,7 @@ def advance_measuring_chain(pending: PendingRelease, clock: Clock) -> ChainUpdat
         # The definition holds no settings of the job: only k must stay the same.
         row = (chain.chain_id, state.k, json.dumps({"job": {}}))
         definition_table = session.ledger.table("chain_definition")
-        session.insert_rows(definition_table, ["chain_id", "k", "definition"], [row])
+        session.connection.insert_rows(definition_table, ["chain_id", "k", "definition"], [row])
     elif chain.k != state.k:
         raise ChainChanged(
             f"Chain {chain.name} uses k = {chain.k}.",

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 from dbanon.data.schema import Attribute, Kind, Schema
+from dbanon.data.types import JsonMapping
 from dbanon.errors import ChainChanged, DatabaseFailure, DbanonError, InvalidParameter
 from dbanon.extensions.chains import state as chain_state
 from dbanon.extensions.chains.state import ChainRecord
@@ -75,7 +76,7 @@ class FileSource(SqlSource):
         """
         return super().with_condition(relation, replace(job, where=None), names, condition)
 
-    def describe_state(self, relation: Relation) -> Mapping[str, Any]:
+    def describe_state(self, relation: Relation) -> JsonMapping:
         """Describe the file for checks for changes, by the types of its columns.
 
         A file has no table identifier and no write counter, which database tables have.
@@ -209,7 +210,7 @@ def _stage_columns(
     file_attributes = file.complete_attributes_from_values(
         relation, [relation.attribute(name) for name in names]
     )
-    columns = [(a.name, types.get(a.name) or session.type_of(a)) for a in file_attributes]
+    columns = [(a.name, types.get(a.name) or session.dialect.type_of(a)) for a in file_attributes]
     staged_relation = session.create_file_rows(relation.name, columns)
     _require_types(file, relation, file_attributes, staged_relation)
     chunks = (rows for _, rows in file.read_retained_rows(relation, names, chunk_rows) if rows)
@@ -218,7 +219,9 @@ def _stage_columns(
     except DatabaseFailure as error:
         # Only a column that has another type than in the file can hold a value that does not fit.
         converted_columns = [
-            a for a in file_attributes if types.get(a.name, "") not in ("", session.type_of(a))
+            a
+            for a in file_attributes
+            if types.get(a.name, "") not in ("", session.dialect.type_of(a))
         ]
         if not converted_columns:
             raise

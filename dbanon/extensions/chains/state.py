@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import secrets
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dbanon.data.schema import Attribute, Kind
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.errors import (
     ChainBehind,
     ChainChanged,
@@ -97,7 +98,7 @@ class ChainRecord:
     n_releases: int
     closed_at: str | None
     k: int | None
-    definition: Mapping[str, Any] | None
+    definition: JsonMapping | None
 
     def hash_prefixes(self, key: bytes) -> tuple[bytes, bytes]:
         """Return the bytes that precede identifiers in the hashes of tags; see ``key``."""
@@ -148,7 +149,7 @@ def create(
         "key_check": compute_check(key),
         "sequence": 0,
     }
-    session.insert_rows(session.ledger.table("chain"), list(row), [tuple(row.values())])
+    session.connection.insert_rows(session.ledger.table("chain"), list(row), [tuple(row.values())])
     return find_chain(session, name)
 
 
@@ -418,7 +419,7 @@ def add_release(
     chain: ChainRecord,
     release_number: int,
     release_id: str,
-    counts: Mapping[str, Any],
+    counts: JsonMapping,
 ) -> None:
     """Record a release in the chain; once the transaction commits, it counts as published.
 
@@ -435,7 +436,9 @@ def add_release(
         "created_at": session.ledger.to_timestamp(now()),
         "counts": json.dumps(counts),
     }
-    session.insert_rows(session.ledger.table("chain_release"), list(row), [tuple(row.values())])
+    session.connection.insert_rows(
+        session.ledger.table("chain_release"), list(row), [tuple(row.values())]
+    )
 
 
 def confirm_release(session: Session, chain: ChainRecord, release_number: int) -> None:
@@ -451,7 +454,7 @@ def confirm_release(session: Session, chain: ChainRecord, release_number: int) -
     )
 
 
-def list_releases(session: Session, chain: ChainRecord) -> list[dict[str, Any]]:
+def list_releases(session: Session, chain: ChainRecord) -> list[JsonObject]:
     """List the releases of a chain from the first on: their numbers, ids, times and counts."""
     rows = session.rows(
         "SELECT sequence, CAST(release_id AS VARCHAR(36)), CAST(created_at AS VARCHAR(40)),"

@@ -506,7 +506,7 @@ def _write_state(
         columns = new_definition["columns"]
         definition_table = session.ledger.table("chain_definition")
         row = (chain.chain_id, state.k, definition.to_json_text(new_definition))
-        session.insert_rows(definition_table, ["chain_id", "k", "definition"], [row])
+        session.connection.insert_rows(definition_table, ["chain_id", "k", "definition"], [row])
         cell_rows.create_state_tables(
             state,
             [*(column.attribute.sql_type for column in typed_columns), *(a.sql_type for a in by)],

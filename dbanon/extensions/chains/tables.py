@@ -8,11 +8,11 @@ released like quasi-identifiers, with one value per cell.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from dbanon.data.schema import Schema
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.errors import ChainFirstTable, InvalidParameter
 from dbanon.extensions.chains.membership import ChainState
 from dbanon.extensions.chains.rows_per_person import ChainTable
@@ -215,7 +215,7 @@ def find_chain_tables(
     return chain_tables
 
 
-def _resolve_table_names(session: Session, values: Mapping[str, Any]) -> dict[str, Any]:
+def _resolve_table_names(session: Session, values: JsonMapping) -> JsonObject:
     """Replace the keys of a mapping, which are names of tables, by their names in the database."""
     return {
         str(session.catalog.find_source(parse_relation(table)).name): value
@@ -223,7 +223,7 @@ def _resolve_table_names(session: Session, values: Mapping[str, Any]) -> dict[st
     }
 
 
-def describe_tables(chain_tables: Sequence[ChainTable]) -> dict[str, Any]:
+def describe_tables(chain_tables: Sequence[ChainTable]) -> JsonObject:
     """Return the settings of further tables that must be the same in all releases of a chain.
 
     These are the names and types of their retained columns.

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.chunks import Chunk, chunk_from_columns
 from dbanon.data.schema import Attribute, Kind
+from dbanon.data.words import json_text
 from dbanon.errors import DatabaseFailure
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
@@ -25,12 +26,15 @@ from dbanon.sessions.base import (
     uncopyable_type_error,
     uncopyable_value_error,
 )
+from dbanon.sessions.dialect import Dialect
 from dbanon.sessions.names import RelationName, quote
 
 # Compares texts by bytes, without padding the shorter one with spaces.
 COLLATION = "utf8mb4_nopad_bin"
 # Character set and collation of text columns.
 TEXT_OPTIONS = f"CHARACTER SET utf8mb4 COLLATE {COLLATION}"
+# Options of CREATE TABLE for staging tables.
+STAGING_OPTIONS = f" ENGINE=Aria TRANSACTIONAL=0 {TEXT_OPTIONS}"
 _TEXT_TYPES = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum")
 # Bits by integer type, in multiples of 16.
 _INTEGER_BITS = {"tinyint": 16, "smallint": 16, "mediumint": 32, "int": 32, "bigint": 64}
@@ -182,15 +186,6 @@ def as_number(position: int, attribute: Attribute) -> str:
     return f"d{position}.code" if attribute.kind.is_coded else column
 
 
-def bounded_number(attribute: Attribute, low: str, high: str) -> str:
-    """SQL of a column's values as doubles.
-
-    The bounds are ignored, since the cast cannot overflow.
-    """
-    # Only numbers, dates and timestamps have bounds; for these the position has no effect.
-    return f"CAST({as_number(0, attribute)} AS DOUBLE)"
-
-
 def bytes_per_packed_row(attributes: Sequence[Attribute]) -> int:
     """Return the number of bytes per row that ``pack_row`` produces."""
     return _POINT_BYTES * (1 + len(attributes))
@@ -321,54 +316,6 @@ def to_storable(value: Any) -> Any:
 _INF = float("inf")
 
 
-def released_expression(position: int, column: ReleasedColumn) -> str:
-    """SQL of a column's staged class value, which already has the column's type."""
-    return f"c.{statements.value_column(position)}"
-
-
-def quotient_and_remainder(attribute: Attribute) -> tuple[str, str]:
-    """SQL of two numbers for the sum of a column by class.
-
-    Other databases divide each value by the class size, so that sums do not overflow. Here sums fit
-    into a DECIMAL of 65 digits, so the quotient is 0 and the remainder is the value itself.
-    """
-    column = f"s.{quote(attribute.name)}"
-    if attribute.kind is Kind.TIMESTAMP:
-        microseconds = f"timestampdiff(MICROSECOND, '1970-01-01', {column})"
-        column = f"({microseconds} DIV {10 ** (6 - attribute.scale)})"
-    elif attribute.kind is Kind.DECIMAL:
-        column = f"CAST({column} * {10**attribute.scale} AS DECIMAL({_MAX_DIGITS},0))"
-    else:
-        column = f"CAST({column} AS DECIMAL({_MAX_DIGITS},0))"
-    return f"0 * {column}", column
-
-
-def type_of(attribute: Attribute) -> str:
-    """Return the MariaDB type for a column that may come from another database.
-
-    Raises
-    ------
-    UnsupportedType : MariaDB has no type for its values.
-    """
-    kind = attribute.kind
-    if kind is Kind.OTHER:
-        raise uncopyable_type_error(attribute)
-    if kind is Kind.INTEGER:
-        return {16: "smallint", 32: "int", 64: "bigint"}.get(attribute.bits, "decimal(38,0)")
-    if kind is Kind.DECIMAL:
-        if attribute.precision > _MAX_DIGITS or not 0 <= attribute.scale <= 38:
-            raise uncopyable_type_error(attribute)
-        return f"decimal({attribute.precision or _MAX_DIGITS},{attribute.scale})"
-    if kind is Kind.TIMESTAMP:
-        return f"datetime({min(attribute.scale, 6)})" if attribute.scale else "datetime"
-    return {
-        Kind.FLOAT: "double",
-        Kind.DATE: "date",
-        Kind.BOOLEAN: "tinyint(1)",
-        Kind.CATEGORY: "text",
-    }[kind]
-
-
 # Name of the digest algorithm in the ledger.
 DIGEST_METHOD = "mariadb2"
 # Query whose result changes if a server computes digests differently.
@@ -450,3 +397,77 @@ def unused_name(name: str, existing_names: Sequence[str]) -> str:
 def row_number_column(source: Relation) -> str:
     """Return a name for the copy's column of row numbers that no source column has."""
     return unused_name(ROW_NUMBER, [attribute.name for attribute in source.schema.attributes])
+
+
+class MariadbDialect(Dialect):
+    """The SQL of MariaDB."""
+
+    name_limit = 64
+    staging_suffix = STAGING_OPTIONS
+
+    def text_of(self, attribute: Attribute) -> str:
+        return as_text(attribute, f"s.{quote(attribute.name)}")
+
+    def value_of(self, attribute: Attribute) -> str:
+        return self.normalized_sql(attribute, self.text_of(attribute))
+
+    def grouping_sql(self, attribute: Attribute) -> str:
+        if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
+            return self.text_of(attribute)
+        return super().grouping_sql(attribute)
+
+    def sort_key(self, attribute: Attribute) -> str:
+        return copied_column(attribute, f"s.{quote(attribute.name)}")
+
+    def matches(self, text: str, pattern: str) -> str:
+        return f"{text} REGEXP '{pattern}'"
+
+    def declared_type(self, sql_type: str) -> str:
+        return declare_type(sql_type)
+
+    def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
+        text_type = f"LONGTEXT {TEXT_OPTIONS}"
+        table = f"JSON_TABLE(?, '$[*]' COLUMNS(value {text_type} PATH '$')) AS t"
+        return f"SELECT value FROM {table}", json_text(values)
+
+    def bounded_number(self, attribute: Attribute, low: str, high: str) -> str:
+        # Only numbers, dates and timestamps have bounds; for these the position has no effect.
+        return f"CAST({as_number(0, attribute)} AS DOUBLE)"
+
+    def released_expression(self, position: int, column: ReleasedColumn) -> str:
+        return f"c.{statements.value_column(position)}"
+
+    def quotient_and_remainder(self, attribute: Attribute) -> tuple[str, str]:
+        """SQL of two numbers for the sum of a column by class.
+
+        Other databases divide each value by the class size, so that sums do not overflow. Here sums
+        fit into a DECIMAL of 65 digits, so the quotient is 0 and the remainder is the value itself.
+        """
+        column = f"s.{quote(attribute.name)}"
+        if attribute.kind is Kind.TIMESTAMP:
+            microseconds = f"timestampdiff(MICROSECOND, '1970-01-01', {column})"
+            column = f"({microseconds} DIV {10 ** (6 - attribute.scale)})"
+        elif attribute.kind is Kind.DECIMAL:
+            column = f"CAST({column} * {10**attribute.scale} AS DECIMAL({_MAX_DIGITS},0))"
+        else:
+            column = f"CAST({column} AS DECIMAL({_MAX_DIGITS},0))"
+        return f"0 * {column}", column
+
+    def type_of(self, attribute: Attribute) -> str:
+        kind = attribute.kind
+        if kind is Kind.OTHER:
+            raise uncopyable_type_error(attribute)
+        if kind is Kind.INTEGER:
+            return {16: "smallint", 32: "int", 64: "bigint"}.get(attribute.bits, "decimal(38,0)")
+        if kind is Kind.DECIMAL:
+            if attribute.precision > _MAX_DIGITS or not 0 <= attribute.scale <= 38:
+                raise uncopyable_type_error(attribute)
+            return f"decimal({attribute.precision or _MAX_DIGITS},{attribute.scale})"
+        if kind is Kind.TIMESTAMP:
+            return f"datetime({min(attribute.scale, 6)})" if attribute.scale else "datetime"
+        return {
+            Kind.FLOAT: "double",
+            Kind.DATE: "date",
+            Kind.BOOLEAN: "tinyint(1)",
+            Kind.CATEGORY: "text",
+        }[kind]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ from dbanon.errors import (
     warn_caller,
 )
 from dbanon.extensions.mariadb import dialect as mariadb_dialect
+from dbanon.extensions.mariadb.catalog import MariadbCatalog
 from dbanon.extensions.mariadb.dialect import quote_dotted, quote_name
 from dbanon.extensions.mariadb.errors import READ_ONLY_HINT
 from dbanon.extensions.mariadb.ledger import PUBLICATION_TABLE, SECRET_TABLE
@@ -37,6 +38,7 @@ from dbanon.ledger import entries
 from dbanon.ledger.tables import INTERNAL_TABLE
 from dbanon.release.words import now
 from dbanon.sessions.base import MARK, ExistingRelation, Output
+from dbanon.sessions.connection import Connection
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.publication import Publication
 from dbanon.sessions.session import Session
@@ -76,22 +78,14 @@ class MariadbPublication(Publication):
     Parameters
     ----------
     session : the session, whose ledger records the releases.
-    has_schema : returns whether a schema with exactly this name exists.
-    granted_rights : returns the account's rights on a schema; those on the server for an empty
-        name.
+    catalog : the catalog of the session.
     """
 
     mode = "swap"
 
-    def __init__(
-        self,
-        session: Session,
-        has_schema: Callable[[str], bool],
-        granted_rights: Callable[[str], frozenset[str]],
-    ) -> None:
-        super().__init__(session)
-        self._session, self._has_schema = session, has_schema
-        self._granted_rights = granted_rights
+    def __init__(self, session: Session, connection: Connection, catalog: MariadbCatalog) -> None:
+        super().__init__(connection)
+        self._session, self._catalog = session, catalog
         # The release to publish when the session ends.
         self.unpublished_release: UnpublishedRelease | None = None
         # The seconds that the swap waits for readers of the replaced table.
@@ -99,27 +93,29 @@ class MariadbPublication(Publication):
 
     def lock(self, name: RelationName) -> None:
         # ``create_table`` takes the lock. Here only check that the session may write.
-        [(server_setting, is_transaction_read_only)] = self._session.rows(
+        [(server_setting, is_transaction_read_only)] = self._connection.rows(
             "SELECT CAST(@@read_only AS CHAR), @@tx_read_only"
         )
         is_server_read_only = str(server_setting) not in ("0", "OFF")
         # Accounts with this right may write even on a read-only server. It is granted for the whole
         # server; the empty name stands for no schema.
-        is_exempt = bool({"READ_ONLY ADMIN", "READ ONLY ADMIN"} & self._granted_rights(""))
+        is_exempt = bool(
+            {"READ_ONLY ADMIN", "READ ONLY ADMIN"} & self._catalog.find_granted_rights("")
+        )
         if is_transaction_read_only or (is_server_read_only and not is_exempt):
             raise ReadOnly(hint=READ_ONLY_HINT)
 
     def ensure_schema(self, name: RelationName) -> None:
         # Only warn here, since creating a schema cannot be rolled back; ``complete`` creates it.
-        if not self._has_schema(str(name.schema)):
+        if not self._catalog.has_schema(str(name.schema)):
             warn_caller(
                 SchemaCreated(f'There is no schema "{name.schema}": the release creates it.')
             )
 
     def ensure_database(self, name: RelationName) -> None:
         """Create the database (schema) of a relation, unless it exists."""
-        if not self._has_schema(str(name.schema)):
-            self._session.run(f"CREATE DATABASE IF NOT EXISTS {quote(str(name.schema))}")
+        if not self._catalog.has_schema(str(name.schema)):
+            self._connection.run(f"CREATE DATABASE IF NOT EXISTS {quote(str(name.schema))}")
 
     def lock_name(self, kind: str, name: str) -> str:
         """Return the name of a server lock; only accounts with access to the ledger can compute it.
@@ -132,13 +128,13 @@ class MariadbPublication(Publication):
         """
         table = self._session.ledger.table(SECRET_TABLE).quoted
         query = f"SELECT secret FROM {table}"
-        if not self._session.rows(query):
+        if not self._connection.rows(query):
             # IGNORE: if two first runs race, both use the secret that was inserted first. The
             # server generates it, since a secret sent by a client would appear in the general log.
-            self._session.run(f"INSERT IGNORE INTO {table} SELECT 1, hex(random_bytes(32))")
+            self._connection.run(f"INSERT IGNORE INTO {table} SELECT 1, hex(random_bytes(32))")
             # Show it to other connections before this one takes a lock.
-            self._session.run("COMMIT")
-        [(secret,)] = self._session.rows(query)
+            self._connection.run("COMMIT")
+        [(secret,)] = self._connection.rows(query)
         digest = hashlib.sha256(f"{secret} {kind} {name}".encode()).hexdigest()
         return f"dbanon {digest[:48]}"
 
@@ -156,7 +152,7 @@ class MariadbPublication(Publication):
         body = ", ".join(
             f"{quote(name)} {mariadb_dialect.declare_type(sql_type)}" for name, sql_type in columns
         )
-        self._session.run(
+        self._connection.run(
             f"CREATE TABLE {output.staging_name.quoted} ({body}) ENGINE=InnoDB"
             f" {mariadb_dialect.TEXT_OPTIONS}"
             f" COMMENT='{MARK}{release_id}'"
@@ -165,10 +161,7 @@ class MariadbPublication(Publication):
     def publish(self, output: Output, columns: Sequence[str]) -> None:
         """Check that the release can be published; ``complete`` does that when the session ends."""
         assert self.unpublished_release is not None
-        if (
-            output.replaced_kind is None
-            and self._session.catalog.find_existing(output.name) is not None
-        ):
+        if output.replaced_kind is None and self._catalog.find_existing(output.name) is not None:
             raise OutputExists(f"The output {output.name} already exists.")
         self._session.ledger.require_trusted()
 
@@ -183,12 +176,12 @@ class MariadbPublication(Publication):
     def _plan(self, output: Output) -> UnpublishedRelease:
         """Lock the output and record the plan; raises OutputBusy if another run is writing it."""
         self._take_lock(output.name)
-        self._session.insert_rows(
+        self._connection.insert_rows(
             self._session.ledger.table(PUBLICATION_TABLE),
             ["release_id", "output_schema", "output_name", "state", "planned_at"],
             [(output.release_id, output.name.schema, output.name.name, PLANNED, now())],
         )
-        self._session.run("COMMIT")
+        self._connection.run("COMMIT")
         return UnpublishedRelease(output)
 
     def output_lock_name(self, name: RelationName) -> str:
@@ -197,7 +190,7 @@ class MariadbPublication(Publication):
 
     def _take_lock(self, name: RelationName) -> None:
         """Lock an output for this connection; raises OutputBusy if another run holds the lock."""
-        if self._session.rows("SELECT get_lock(?, 0)", (self.output_lock_name(name),)) != [(1,)]:
+        if self._connection.rows("SELECT get_lock(?, 0)", (self.output_lock_name(name),)) != [(1,)]:
             raise OutputBusy(
                 f"Another run is writing {name}.",
                 hint="Wait until it has ended, then run it again.",
@@ -220,13 +213,13 @@ class MariadbPublication(Publication):
             unpublished_release.output,
             self._session.ledger.table(PUBLICATION_TABLE),
         )
-        self._session.run(
+        self._connection.run(
             f"UPDATE {publications.quoted} SET entry = ? WHERE release_id = ?",
             (json.dumps(unpublished_release.entry), output.release_id),
         )
-        self._session.run("COMMIT")
+        self._connection.run("COMMIT")
         self.ensure_database(output.name)
-        existing = self._session.catalog.find_existing(output.name)
+        existing = self._catalog.find_existing(output.name)
         self._require_replaceable(output, existing)
         renames = [(output.staging_name, output.name)]
         if existing is not None:
@@ -235,7 +228,7 @@ class MariadbPublication(Publication):
         replaced_table = (
             None
             if existing is None
-            else self._session.catalog.find_existing(unpublished_release.replaced_name)
+            else self._catalog.find_existing(unpublished_release.replaced_name)
         )
         if replaced_table is not None and replaced_table.mark != (existing and existing.mark):
             # The mark names another release, so another session replaced the table just before the
@@ -251,7 +244,7 @@ class MariadbPublication(Publication):
                 " it is now, then run it again.",
             )
         self._record_published(output.release_id, unpublished_release.entry)
-        self._session.run(f"DROP TABLE IF EXISTS {unpublished_release.replaced_name.quoted}")
+        self._connection.run(f"DROP TABLE IF EXISTS {unpublished_release.replaced_name.quoted}")
 
     def _require_replaceable(self, output: Output, existing: ExistingRelation | None) -> None:
         """Check again that the output's name is unused, or names a release that may be replaced.
@@ -272,7 +265,7 @@ class MariadbPublication(Publication):
                 f"Another session replaced {output.name} in the meantime; nothing was published."
             )
         output_table = (output.name.schema, output.name.name)
-        for schema, trigger in self._session.rows(
+        for schema, trigger in self._connection.rows(
             "SELECT trigger_schema, trigger_name FROM information_schema.triggers"
             " WHERE event_object_schema = ? AND BINARY event_object_table = ? LIMIT 1",
             output_table,
@@ -280,7 +273,7 @@ class MariadbPublication(Publication):
             raise _obstacle_error(
                 output, "a trigger", f"DROP TRIGGER {quote_dotted(RelationName(schema, trigger))}"
             )
-        for schema, table, key in self._session.rows(
+        for schema, table, key in self._connection.rows(
             "SELECT table_schema, table_name, constraint_name"
             " FROM information_schema.key_column_usage"
             " WHERE referenced_table_schema = ? AND BINARY referenced_table_name = ? LIMIT 1",
@@ -306,13 +299,13 @@ class MariadbPublication(Publication):
             # After the last time limit, keep it.
             timeout = next(timeouts, timeout)
             try:
-                self._session.run(
+                self._connection.run(
                     f"SET STATEMENT max_statement_time = {timeout} FOR RENAME TABLE {pairs}"
                 )
             except DatabaseBusy:
                 # The rename may have succeeded just before the timeout. Then no table has the old
                 # name of the last pair: no other pair gives this name to its table.
-                if self._session.catalog.find_existing(last_old_name) is None:
+                if self._catalog.find_existing(last_old_name) is None:
                     return
                 if time.monotonic() >= deadline:
                     raise OutputBusy(
@@ -341,10 +334,10 @@ class MariadbPublication(Publication):
             source_counts=run_fields.get("source_counts"),
             fingerprint=run_fields.get("fingerprint"),
         )
-        self._session.run("START TRANSACTION")
+        self._connection.run("START TRANSACTION")
         entries.insert_release(self._session, row, entry["columns"], run)
         self._set_state(release_id, PUBLISHED)
-        self._session.run("COMMIT")
+        self._connection.run("COMMIT")
 
     def _refuse(self, release_id: str) -> None:
         """Record that a planned release was not published, and remove its staged table.
@@ -353,14 +346,14 @@ class MariadbPublication(Publication):
         """
         self._set_state(release_id, REFUSED)
         figures_table = self._session.ledger.table(INTERNAL_TABLE).quoted
-        self._session.run(f"DELETE FROM {figures_table} WHERE release_id = ?", (release_id,))
-        self._session.run("COMMIT")
-        self._session.run(f"DROP TABLE IF EXISTS {_staging_name(release_id).quoted}")
+        self._connection.run(f"DELETE FROM {figures_table} WHERE release_id = ?", (release_id,))
+        self._connection.run("COMMIT")
+        self._connection.run(f"DROP TABLE IF EXISTS {_staging_name(release_id).quoted}")
 
     def _set_state(self, release_id: str, state: str) -> None:
         """Record the outcome of a planned release; its ``entry`` is no longer needed."""
         table = self._session.ledger.table(PUBLICATION_TABLE)
-        self._session.run(
+        self._connection.run(
             f"UPDATE {table.quoted} SET state = ?, settled_at = ?, entry = NULL"
             " WHERE release_id = ?",
             (state, now(), release_id),
@@ -373,9 +366,9 @@ class MariadbPublication(Publication):
         their outputs, are skipped.
         """
         table = self._session.ledger.table(PUBLICATION_TABLE)
-        if self._session.catalog.find_existing(table) is None:
+        if self._catalog.find_existing(table) is None:
             return
-        planned_releases = self._session.rows(
+        planned_releases = self._connection.rows(
             f"SELECT release_id, output_schema, output_name FROM {table.quoted} WHERE state = ?",
             (PLANNED,),
         )
@@ -391,32 +384,29 @@ class MariadbPublication(Publication):
             try:
                 self._resolve_publication(release_id)
             finally:
-                self._session.rows("SELECT release_lock(?)", (self.output_lock_name(output),))
+                self._connection.rows("SELECT release_lock(?)", (self.output_lock_name(output),))
         self._drop_leftovers()
 
     def _resolve_publication(self, release_id: str) -> None:
         """Record whether a planned release was published; the caller holds the output's lock."""
         table = self._session.ledger.table(PUBLICATION_TABLE)
-        [(state, entry)] = self._session.rows(
+        [(state, entry)] = self._connection.rows(
             f"SELECT state, entry FROM {table.quoted} WHERE release_id = ?", (release_id,)
         )
         if state != PLANNED:
             return
         # Once a release has been counted, its plan has an entry. If the staging table is missing
         # after that, it was renamed to the output, so the release was published.
-        if (
-            entry is None
-            or self._session.catalog.find_existing(_staging_name(release_id)) is not None
-        ):
+        if entry is None or self._catalog.find_existing(_staging_name(release_id)) is not None:
             self._refuse(release_id)
         else:
             self._record_published(release_id, json.loads(entry))
-            self._session.run(f"DROP TABLE IF EXISTS {_replaced_name(release_id).quoted}")
+            self._connection.run(f"DROP TABLE IF EXISTS {_replaced_name(release_id).quoted}")
 
     def _drop_leftovers(self) -> None:
         """Drop tables that interrupted runs have left behind and no plan refers to any longer."""
         table = self._session.ledger.table(PUBLICATION_TABLE)
-        rows = self._session.rows(
+        rows = self._connection.rows(
             "SELECT t.table_name FROM information_schema.tables AS t"
             f" JOIN {table.quoted} AS p ON p.state <> '{PLANNED}' AND t.table_name IN"
             " (concat('r_', replace(p.release_id, '-', '')),"
@@ -425,12 +415,12 @@ class MariadbPublication(Publication):
             (table.schema,),
         )
         for (name,) in rows:
-            self._session.run(f"DROP TABLE IF EXISTS {table.sibling(name).quoted}")
+            self._connection.run(f"DROP TABLE IF EXISTS {table.sibling(name).quoted}")
 
     def is_published(self, unpublished_release: UnpublishedRelease) -> bool:
         """Return True if the ledger records the release as published."""
         table = self._session.ledger.table(PUBLICATION_TABLE)
-        [(state,)] = self._session.rows(
+        [(state,)] = self._connection.rows(
             f"SELECT state FROM {table.quoted} WHERE release_id = ?",
             (unpublished_release.output.release_id,),
         )

@@ -10,26 +10,31 @@ Public methods without a docstring override documented ones of ``sessions.sessio
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.schema import Attribute, Kind
-from dbanon.data.words import json_text
 from dbanon.errors import (
+    BudgetsNotHere,
+    ChainsNotHere,
+    DbanonError,
     MixedTypes,
+    PseudonymsNotHere,
     UnsupportedType,
 )
 from dbanon.extensions.mariadb import dialect as mariadb_dialect
+from dbanon.extensions.mariadb.catalog import MariadbCatalog
+from dbanon.extensions.mariadb.connection import MariadbConnection
 from dbanon.extensions.mariadb.digests import MariadbDigests
 from dbanon.extensions.mariadb.ledger import MariadbLedger
-from dbanon.extensions.mariadb.staging import (
-    STAGING_OPTIONS,
-    MariadbStaging,
-)
+from dbanon.extensions.mariadb.persons import MariadbPersonRecords
+from dbanon.extensions.mariadb.publication import MariadbPublication
+from dbanon.extensions.mariadb.staging import MariadbStaging
+from dbanon.extensions.mariadb.tags import MariadbPersonTags
 from dbanon.sessions.base import (
     OnSql,
     Relation,
@@ -56,31 +61,39 @@ class MariadbSession(MariadbStaging):
     may_copy : whether ``pin`` copies the source; otherwise the source itself is read.
     """
 
-    name_limit = 64
-    staging_suffix = STAGING_OPTIONS
+    catalog: MariadbCatalog
+    publication: MariadbPublication
+
+    unsupported_features: ClassVar[Mapping[str, type[DbanonError]]] = {
+        "chains": ChainsNotHere,
+        "budgets": BudgetsNotHere,
+        "pseudonyms": PseudonymsNotHere,
+    }
 
     def __init__(
-        self, connection: Connection[Any], on_sql: OnSql | None = None, *, may_copy: bool = True
+        self, driver: Connection[Any], on_sql: OnSql | None = None, *, may_copy: bool = True
     ) -> None:
-        super().__init__(connection, on_sql)
-        self._may_copy, self._n_copies = may_copy, 0
-        self._ledger = MariadbLedger(
-            self,
-            self.catalog.find_existing,
-            make_database=self.publication.ensure_database,
+        connection = MariadbConnection(driver, on_sql)
+        catalog = MariadbCatalog(connection)
+        publication = MariadbPublication(self, connection, catalog)
+        ledger = MariadbLedger(
+            connection,
+            catalog.find_existing,
+            make_database=publication.ensure_database,
             insert_encrypted=self.insert_encrypted,
-            keep_entry=self.publication.keep_entry,
+            keep_entry=publication.keep_entry,
         )
-
-    @property
-    def ledger(self) -> MariadbLedger:
-        """The ledger of the database."""
-        return self._ledger
-
-    @property
-    def digests(self) -> MariadbDigests:
-        """The digests of the rows of tables."""
-        return MariadbDigests(self, self.catalog.find_source)
+        super().__init__(
+            connection,
+            catalog=catalog,
+            publication=publication,
+            ledger=ledger,
+            digests=MariadbDigests(connection, catalog.find_source),
+            tags=MariadbPersonTags(connection),
+            chain_dialect=None,
+            persons=MariadbPersonRecords(connection, ledger),
+        )
+        self._may_copy, self._n_copies = may_copy, 0
 
     # -- source -----------------------------------------------------------------------------------
 
@@ -131,8 +144,9 @@ class MariadbSession(MariadbStaging):
         self.run("COMMIT")
         self.run(_SET_ISOLATION_LEVEL.format("READ COMMITTED"))
         self.run(
-            f"CREATE TEMPORARY TABLE {copy.quoted} ({definition}){STAGING_OPTIONS} AS"
-            f" SELECT {row_value}{values} FROM {source.name.quoted}{where}{order}"
+            f"CREATE TEMPORARY TABLE {copy.quoted} ({definition})"
+            f"{self.dialect.staging_suffix} AS SELECT {row_value}{values}"
+            f" FROM {source.name.quoted}{where}{order}"
         )
         self.run(_SET_ISOLATION_LEVEL.format("REPEATABLE READ"))
         self.run(BEGIN_SNAPSHOT)
@@ -182,29 +196,12 @@ class MariadbSession(MariadbStaging):
             else column
         )
 
-    def sort_key(self, attribute: Attribute) -> str:
-        return self._sortable(attribute, f"s.{quote(attribute.name)}")
-
-    def text_of(self, attribute: Attribute) -> str:
-        return mariadb_dialect.as_text(attribute, f"s.{quote(attribute.name)}")
-
-    def matches(self, text: str, pattern: str) -> str:
-        return f"{text} REGEXP '{pattern}'"
-
-    def value_of(self, attribute: Attribute) -> str:
-        return self.normalized_sql(attribute, self.text_of(attribute))
-
-    def grouping_sql(self, attribute: Attribute) -> str:
-        if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
-            return self.text_of(attribute)
-        return super().grouping_sql(attribute)
-
     def sample(self, relation: RelationName, share: float) -> str:
         # Store the sample in a table, so that a query that refers to it twice sees the same rows.
         self.run(f"DROP TEMPORARY TABLE IF EXISTS {_SAMPLE}")
         self.run(
-            f"CREATE TEMPORARY TABLE {_SAMPLE} {STAGING_OPTIONS} AS SELECT * FROM {relation.quoted}"
-            f" WHERE rand() < {share:.9f}"
+            f"CREATE TEMPORARY TABLE {_SAMPLE} {self.dialect.staging_suffix} AS"
+            f" SELECT * FROM {relation.quoted} WHERE rand() < {share:.9f}"
         )
         return f"{_SAMPLE} AS s"
 
@@ -262,22 +259,16 @@ class MariadbSession(MariadbStaging):
         keys = source.required_locator.expressions if source.copy is not None else ("0",)
         select_list = ", ".join([*keys, *(f"s.{quote(name)}" for name in columns)])
         query = f"SELECT {select_list} FROM {source.from_clause}{source.where_clause}"
-        for rows in self._fetch_chunks(query, chunk_rows):
+        for rows in self.connection.fetch_chunks(query, chunk_rows):
             row_keys = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
             yield row_keys, [row[1:] for row in rows]
 
-    def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
-        text_type = f"LONGTEXT {mariadb_dialect.TEXT_OPTIONS}"
-        table = f"JSON_TABLE(?, '$[*]' COLUMNS(value {text_type} PATH '$')) AS t"
-        return f"SELECT value FROM {table}", json_text(values)
-
     def read_numbers(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
-        return (np.array(rows, np.float64) for rows in self._fetch_chunks(query, chunk_rows))
+        return (
+            np.array(rows, np.float64) for rows in self.connection.fetch_chunks(query, chunk_rows)
+        )
 
     # -- output -----------------------------------------------------------------------------------
-
-    def declared_type(self, sql_type: str) -> str:
-        return mariadb_dialect.declare_type(sql_type)
 
     def analyze(self, relation: RelationName) -> None:
         """Do nothing: InnoDB updates statistics automatically."""

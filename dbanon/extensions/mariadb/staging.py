@@ -27,19 +27,18 @@ from dbanon.data.chunks import Chunk
 from dbanon.data.schema import Attribute
 from dbanon.errors import DatabaseFailure, EngineUnsuitable
 from dbanon.extensions.mariadb import dialect as mariadb_dialect
+from dbanon.extensions.mariadb.connection import MariadbConnection
 from dbanon.extensions.mariadb.errors import translate_errors
-from dbanon.extensions.mariadb.statement_session import MariadbStatementSession
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation, prepend_class_and_position
 from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.sessions.session import Session
 from dbanon.sessions.storable_rows import storable_rows
 
 # The name of the column with the number of each row's class, in the join that writes a release. The
 # column ``mariadb_dialect.ROW_NUMBER`` of the join has the position of each row.
 _CLASS = "dbanon_class"
-# Options of CREATE TABLE for staging tables.
-STAGING_OPTIONS = f" ENGINE=Aria TRANSACTIONAL=0 {mariadb_dialect.TEXT_OPTIONS}"
 # Rows per batch.
 _BATCH_ROWS = 20_000
 # An INSERT is sent once it has this many characters, which take at most four bytes each.
@@ -51,7 +50,7 @@ _ROW_INDEXES = "dbanon_row_indexes"
 _ENCRYPTION_KEY = "dbanon_secret"
 # A new random key is generated each time values are sent.
 _CREATE_ENCRYPTION_KEY = (
-    f"CREATE OR REPLACE TEMPORARY TABLE {_ENCRYPTION_KEY} {STAGING_OPTIONS} AS"
+    f"CREATE OR REPLACE TEMPORARY TABLE {_ENCRYPTION_KEY} {mariadb_dialect.STAGING_OPTIONS} AS"
     " SELECT random_bytes(16) AS secret"
 )
 # SQL that reads three numbers from the 16 bytes of a row in a decrypted packet: the row key, the
@@ -67,8 +66,10 @@ _PACKET_BYTES = 800_000
 _ColumnBatches = Iterable[Sequence[Sequence[Any]]]
 
 
-class MariadbStaging(MariadbStatementSession):
+class MariadbStaging(Session):
     """Session methods that use temporary tables."""
+
+    connection: MariadbConnection
 
     # Rows in the staging table of row indexes; 0 until it is created.
     _n_row_indexes = 0
@@ -88,9 +89,9 @@ class MariadbStaging(MariadbStatementSession):
         query = (
             "SET STATEMENT join_cache_level = 4 FOR"
             f" SELECT group_concat({mariadb_dialect.pack_row(key, attributes)} SEPARATOR '')"
-            f" FROM {source.from_clause}{self.value_joins(attributes)} WHERE "
+            f" FROM {source.from_clause}{self.dialect.value_joins(attributes)} WHERE "
         )
-        self.report_sql(f"{query}TRUE{source.and_not_null_condition}")
+        self.connection.report(f"{query}TRUE{source.and_not_null_condition}")
         # The first and last key of a chunk stay on the server, in variables: keys may identify
         # persons, so statements, which appear in logs, must not contain them.
         self._n_reads += 1
@@ -99,7 +100,7 @@ class MariadbStaging(MariadbStatementSession):
         condition = "TRUE"
         # Fetch the rows of a chunk as a single packed value; row by row would take ten times as
         # long.
-        with closing(self.connection.cursor()) as cursor:
+        with closing(self.connection.driver.cursor()) as cursor:
             while True:
                 chunk_clause = f"WHERE {condition} ORDER BY {key} LIMIT {n_chunk_rows}"
                 self._execute(cursor, f"SET {last} = ({select_last} {chunk_clause}) AS chunk)")
@@ -140,13 +141,14 @@ class MariadbStaging(MariadbStatementSession):
         columns : pairs of name and SQL type.
         batches : batches of rows, each as a list of values for each column.
         """
-        self.run(statements.create_staging(table, columns, STAGING_OPTIONS))
+        self.run(statements.create_staging(table, columns, mariadb_dialect.STAGING_OPTIONS))
         insert = f"INSERT INTO {quote(table)} VALUES "
-        self.report_sql(f"{insert}…")
-        with translate_errors(), closing(self.connection.cursor()) as cursor:
+        self.connection.report(f"{insert}…")
+        with translate_errors(), closing(self.connection.driver.cursor()) as cursor:
             for batch in batches:
                 literals = [
-                    mariadb_dialect.literals(column, self.connection.escape) for column in batch
+                    mariadb_dialect.literals(column, self.connection.driver.escape)
+                    for column in batch
                 ]
                 row_format = "({})".format(",".join(value_format for value_format, _ in literals))
                 row_texts, n_characters = [], 0
@@ -184,20 +186,20 @@ class MariadbStaging(MariadbStatementSession):
         arrays : for each column int64 or float64 (n,), its values.
         """
         self._stage_row_indexes()
-        self.run(statements.create_staging(table, columns, STAGING_OPTIONS))
+        self.run(statements.create_staging(table, columns, mariadb_dialect.STAGING_OPTIONS))
         values = ", ".join(
             mariadb_dialect.unpack_value(i, array.dtype, len(arrays))
             for i, array in enumerate(arrays)
         )
         insert = f"INSERT INTO {quote(table)} SELECT {values} FROM {_ROW_INDEXES}, (SELECT x'"
-        self.report_sql(f"{insert}…")
+        self.connection.report(f"{insert}…")
         packed = mariadb_dialect.pack_arrays(arrays)
         # A packed byte takes two characters of one byte each. So a statement has at most as many
         # bytes as one of ``_STATEMENT_CHARACTERS`` with four bytes each.
         n_packet_rows = max(
             min(self._n_row_indexes, 2 * _STATEMENT_CHARACTERS // packed.shape[1]), 1
         )
-        with translate_errors(), closing(self.connection.cursor()) as cursor:
+        with translate_errors(), closing(self.connection.driver.cursor()) as cursor:
             for start in range(0, len(packed), n_packet_rows):
                 packet = packed[start : start + n_packet_rows]
                 where = f"' AS packet) AS p WHERE row_index < {len(packet)}"
@@ -232,21 +234,23 @@ class MariadbStaging(MariadbStatementSession):
         # ``types`` has no effect, since keys are always BIGINT here. The labels need no index: the
         # join scans them, and looks up rows of the copy by its primary key.
         columns = [("key0", "BIGINT NOT NULL"), ("class", "INT"), ("position", "INT")]
-        self.run(statements.create_staging(statements.LABELS, columns, STAGING_OPTIONS))
+        self.run(
+            statements.create_staging(statements.LABELS, columns, mariadb_dialect.STAGING_OPTIONS)
+        )
         self._stage_row_indexes()
         self.run(_CREATE_ENCRYPTION_KEY)
         insert = (
             f"INSERT INTO {quote(statements.LABELS)}"
             f" SELECT {_UNPACKED_LABELS} FROM {_ROW_INDEXES}, (SELECT"
         )
-        self.report_sql(f"{insert} …")
+        self.connection.report(f"{insert} …")
         order = np.argsort(keys[:, 0])
         labels = np.empty(
             len(order), np.dtype([("key", ">i8"), ("class", ">i4"), ("position", ">i4")])
         )
         labels["key"], labels["class"] = keys[order, 0], classes[order]
         labels["position"] = positions[order]
-        with closing(self.connection.cursor()) as cursor:
+        with closing(self.connection.driver.cursor()) as cursor:
             secret = self._fetch_value(cursor, f"SELECT secret FROM {_ENCRYPTION_KEY}")
             for start in range(0, len(labels), _BATCH_ROWS):
                 batch = labels[start : start + _BATCH_ROWS]
@@ -263,8 +267,8 @@ class MariadbStaging(MariadbStatementSession):
         """Insert a key (a UUID) and a text; the text is sent encrypted, so it appears in no log."""
         self.run(_CREATE_ENCRYPTION_KEY)
         insert = f"INSERT INTO {relation.quoted} SELECT '{uuid.UUID(key)}', CONVERT(AES_DECRYPT(x'"
-        self.report_sql(f"{insert}…")
-        with closing(self.connection.cursor()) as cursor:
+        self.connection.report(f"{insert}…")
+        with closing(self.connection.driver.cursor()) as cursor:
             secret = self._fetch_value(cursor, f"SELECT secret FROM {_ENCRYPTION_KEY}")
             packet = _encrypt(text.encode(), secret)
             self._execute(
@@ -292,7 +296,7 @@ class MariadbStaging(MariadbStatementSession):
             columns.append(
                 (
                     statements.retained_column_name(index),
-                    self.declared_type(self.type_of(attribute)),
+                    self.dialect.declared_type(self.dialect.type_of(attribute)),
                 )
             )
         rows = storable_rows(

@@ -167,7 +167,9 @@ class MariadbStore:
         try:
             session.publication.complete(unpublished_release)
         except BaseException as error:
-            is_published = self._resolve_failed_publication(session.connection, unpublished_release)
+            is_published = self._resolve_failed_publication(
+                session.connection.driver, unpublished_release
+            )
             if is_published is None:
                 raise OutcomeUnknown(
                     "The connection was lost while the release was being published. The next run"

@@ -17,7 +17,9 @@ class MariadbPersonTags(PersonTags):
     def stage_salt(self, salt: bytes) -> None:
         columns = [("salt", "VARCHAR(64)")]
         self._connection.run(
-            statements.create_staging(statements.SALT, columns, self._connection.staging_suffix)
+            statements.create_staging(
+                statements.SALT, columns, self._connection.dialect.staging_suffix
+            )
         )
         self._connection.insert_rows(RelationName(None, statements.SALT), ["salt"], [(salt.hex(),)])
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -76,7 +76,11 @@ from dbanon.stores.ports import IN_DATA_FRAME, Source
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from pyspark.sql import Column
+    from pyspark.sql.types import StructType
+
     from dbanon.job.options import PolicyOptions
+    from dbanon.recoding.columns import ReleasedColumn
     from dbanon.release.report import Report
 
 BLOCK_SIZE = 50_000
@@ -322,7 +326,9 @@ def _nulls_first(values: StrataValues) -> tuple[tuple[bool, str], ...]:
     return tuple((text is not None, text or "") for text in values)
 
 
-def _release_schema(frame: DataFrame, layout: Layout, columns: Sequence[Any]) -> Any:
+def _release_schema(
+    frame: DataFrame, layout: Layout, columns: Sequence[ReleasedColumn]
+) -> StructType:
     """Return Spark's schema of the release, with internal column names."""
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
@@ -346,7 +352,9 @@ def _release_schema(frame: DataFrame, layout: Layout, columns: Sequence[Any]) ->
     )
 
 
-def _select_in_source_order(frame: DataFrame, layout: Layout, columns: Sequence[Any]) -> list[Any]:
+def _select_in_source_order(
+    frame: DataFrame, layout: Layout, columns: Sequence[ReleasedColumn]
+) -> list[Column]:
     """Select the released columns in the source's order.
 
     If intervals are released as lower and upper bounds, both columns take the place of the source's

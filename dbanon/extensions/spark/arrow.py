@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, timedelta
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.recoding.columns import ReleasedColumn
@@ -85,7 +86,7 @@ _EPOCH = date(1970, 1, 1)
 _EXACT_DECIMALS = Context(prec=80)
 
 
-def combine_chunks(column: Any) -> pa.Array:
+def combine_chunks(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Combine a column's chunks into one array."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
@@ -166,7 +167,7 @@ def encode_texts(
 
 def build_released_array(
     column: ReleasedColumn, labels: NDArray[np.int32], target_type: pa.DataType
-) -> Any:
+) -> pa.Array:
     """Return the released value of each record as an Arrow array of ``target_type``.
 
     Parameters
@@ -201,8 +202,8 @@ def build_released_array(
 
 
 def _convert_values(
-    values: NDArray[Any], is_null: NDArray[np.bool_] | None, convert: Any
-) -> list[Any]:
+    values: AnyArray, is_null: NDArray[np.bool_] | None, convert: Callable[[Any], object]
+) -> list[object]:
     if is_null is None:
         return [convert(value) for value in values.tolist()]
     pairs = zip(values.tolist(), is_null.tolist(), strict=True)

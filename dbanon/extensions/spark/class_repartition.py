@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.extensions.spark.arrow import combine_chunks
 from dbanon.extensions.spark.layout import (
     BLOCK,
@@ -83,7 +83,7 @@ class ClassTable:
             else np.empty((len(sizes), 0), np.int64),
         )
 
-    def take(self, indices: NDArray[Any]) -> ClassTable:
+    def take(self, indices: AnyArray) -> ClassTable:
         """Select classes by their indices."""
         return ClassTable(
             self.ids[indices],
@@ -128,7 +128,7 @@ class SampleClasses:
     forest: Forest
     hash_limits: dict[int, int]
 
-    def __call__(self, rows: pa.Table) -> Iterator[Any]:
+    def __call__(self, rows: pa.Table) -> Iterator[object]:
         classes = ClassTable.of(rows, self.forest)
         for stratum_number, indices in classes.group_by_stratum():
             if stratum_number in self.hash_limits:
@@ -153,7 +153,7 @@ class CountClasses:
     forest: Forest
     next_forest: Forest
 
-    def __call__(self, rows: pa.Table) -> Iterator[Any]:
+    def __call__(self, rows: pa.Table) -> Iterator[object]:
         classes = ClassTable.of(rows, self.forest)
         leaf_sizes: Counter[tuple[int, int]] = Counter()
         leaf_sensitive_counts: dict[tuple[int, int], NDArray[np.int64]] = {}
@@ -186,7 +186,7 @@ class MoveClasses:
     forest: Forest
     next_forest: Forest
 
-    def __call__(self, rows: pa.Table, class_rows: pa.Table) -> Iterator[Any]:
+    def __call__(self, rows: pa.Table, class_rows: pa.Table) -> Iterator[object]:
         classes = ClassTable.of(class_rows, self.forest)
         classes = classes.take(np.argsort(classes.ids, kind="stable"))
         blocks = np.zeros(len(classes.ids), np.int64)

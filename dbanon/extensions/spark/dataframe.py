@@ -8,9 +8,8 @@ workers gather while they read the source.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, types
@@ -19,6 +18,7 @@ from pyspark.sql import functions as sql
 from dbanon.data.chunks import duplicate_keys_error
 from dbanon.data.pieces import PIECE_RECORDS
 from dbanon.data.schema import CASEFOLD, Attribute, Kind, Schema
+from dbanon.data.types import JsonMapping
 from dbanon.errors import (
     ColumnNotFound,
     InvalidParameter,
@@ -30,6 +30,7 @@ from dbanon.extensions.spark.facts import MAX_DISTINCT_VALUES, Facts, require_fe
 from dbanon.extensions.spark.layout import KEY, ROWS, Layout
 from dbanon.extensions.spark.profile import find_identifier_columns, find_retained_identifiers
 from dbanon.extensions.spark.refusals import check_names
+from dbanon.extensions.spark.session import JavaObject
 from dbanon.extensions.spark.tasks import DiskCache, apply_to_pieces
 from dbanon.hierarchy.edges import Pulse
 from dbanon.hierarchy.leaves import sort_values
@@ -139,7 +140,7 @@ class DataFrameSource:
                 )
         return relation
 
-    def describe_state(self, relation: Relation) -> Mapping[str, Any]:
+    def describe_state(self, relation: Relation) -> JsonMapping:
         """Return an empty state, since no ledger records a DataFrame."""
         return {}
 
@@ -369,7 +370,7 @@ def _is_repeatable(frame: DataFrame) -> bool:
     This is so if the rows are read from files, and no expression is random.
     """
     try:
-        plan: Any = frame._jdf.queryExecution().analyzed()
+        plan: JavaObject = frame._jdf.queryExecution().analyzed()
         return bool(plan.deterministic()) and bool(frame.inputFiles())
     except (AttributeError, TypeError):
         return False

@@ -6,9 +6,8 @@ A piece is some rows that one task has in memory together.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -337,7 +336,7 @@ def compute_column_statistics(
 
 
 def build_distinct_microdata(
-    facts: Facts, attributes: tuple[Attribute, ...], dictionaries: dict[str, Any]
+    facts: Facts, attributes: tuple[Attribute, ...], dictionaries: Mapping[str, tuple[str, ...]]
 ) -> Microdata:
     """Build microdata with each distinct value of the table once, to build hierarchies from.
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dbanon.data.schema import Attribute
 from dbanon.errors import DatabaseFailure, InvalidParameter, OutputExists
+from dbanon.extensions.spark.session import JavaObject
 from dbanon.extensions.spark.staging import count_combinations, require_staged_counts
 from dbanon.extensions.spark.tasks import translate_spark_errors
 from dbanon.job.job import Job
@@ -172,7 +173,7 @@ class ParquetTarget:
     def _exists(self, name: str) -> bool:
         return bool(self._file_system(name).exists(self._hadoop_path(name)))
 
-    def _permission(self, octal_mode: str | None) -> Any:
+    def _permission(self, octal_mode: str | None) -> JavaObject:
         """Return Hadoop's object for a mode such as 700; None: the mode of new directories."""
         permission_class = self._jvm_packages().org.apache.hadoop.fs.permission.FsPermission
         if octal_mode is not None:
@@ -181,15 +182,15 @@ class ParquetTarget:
             permission_class.getUMask(self._hadoop_conf())
         )
 
-    def _file_system(self, name: str) -> Any:
+    def _file_system(self, name: str) -> JavaObject:
         return self._hadoop_path(name).getFileSystem(self._hadoop_conf())
 
-    def _hadoop_path(self, name: str) -> Any:
+    def _hadoop_path(self, name: str) -> JavaObject:
         return self._jvm_packages().org.apache.hadoop.fs.Path(name)
 
-    def _jvm_packages(self) -> Any:
+    def _jvm_packages(self) -> JavaObject:
         return self.session.sparkContext._jvm
 
-    def _hadoop_conf(self) -> Any:
-        context: Any = self.session.sparkContext
+    def _hadoop_conf(self) -> JavaObject:
+        context: JavaObject = self.session.sparkContext
         return context._jsc.hadoopConfiguration()

@@ -37,6 +37,7 @@ from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores import digest
 from dbanon.stores.postgresql import pieces
 from dbanon.stores.postgresql.client import PsycopgSession
+from dbanon.stores.postgresql.dialect import NAME_LIMIT
 from dbanon.stores.postgresql.store import PostgresqlStore
 from dbanon.stores.sql_target import SqlTarget, build_run_record, publish_table
 
@@ -87,7 +88,7 @@ class PostgresqlTarget:
                 )
             for name in job.named_columns:
                 # Raises UnsupportedType.
-                session.type_of(self._source_attributes[name])
+                session.dialect.type_of(self._source_attributes[name])
 
     def _plan_output(self, session: PsycopgSession) -> Output:
         job = self.job
@@ -119,16 +120,16 @@ class PostgresqlTarget:
                 output = self._plan_output(session)
                 with translate_spark_errors("counting the release's partitions"):
                     n_pieces = max(rows.rdd.getNumPartitions(), 1)
-                limit = session.name_limit
+                limit = NAME_LIMIT
                 piece_names = pieces.names(output.name, self.release_id, n_pieces, limit)
                 session.publication.ensure_schema(output.name)
-                pieces.make(session, piece_names, columns, self.release_id)
+                pieces.make(session.connection, piece_names, columns, self.release_id)
             # Drop the pieces whatever happens next.
             stack.callback(self._drop_pieces, store, piece_names)
             self._fill(rows, piece_names)
             with store.session(write=True) as session:
                 # Workers that still write must end first, so that their rows are seen.
-                pieces.lock(session, piece_names)
+                pieces.lock(session.connection, piece_names)
                 return self._publish_pieces(
                     session, piece_names, columns, rows, report, elapsed_seconds
                 )
@@ -146,7 +147,7 @@ class PostgresqlTarget:
             source_attribute = self._source_attributes.get(attribute.name)
             if source_attribute is not None and source_attribute.kind is attribute.kind:
                 attribute = source_attribute
-            column_types.append((attribute.name, session.type_of(attribute)))
+            column_types.append((attribute.name, session.dialect.type_of(attribute)))
         return column_types
 
     def _fill(self, rows: DataFrame, piece_names: Sequence[RelationName]) -> None:
@@ -168,7 +169,7 @@ class PostgresqlTarget:
         job, source_attributes = self.job, list(self._source_attributes.values())
         output, names = self._plan_output(session), [name for name, _ in columns]
         session.publication.create_table(output, columns, self.release_id)
-        pieces.gather(session, output, piece_names, names)
+        pieces.gather(session.connection, output, piece_names, names)
         session.analyze(output.staging_name)
         recount = require_staged_counts(
             job, rows, report, partial(session.recount, output.staging_name)
@@ -184,7 +185,7 @@ class PostgresqlTarget:
         report = report.with_earlier_releases(len(history.releases), caution, history_entry)
         report = report.with_arguments(**history_entry)
         table_digest = digest.digest_relation(session, output.staging_name)
-        pieces.drop(session, piece_names)
+        pieces.drop(session.connection, piece_names)
         run = build_run_record(job, elapsed_seconds(), source_attributes=source_attributes)
         report = report.with_provenance(
             release_id=self.release_id,
@@ -208,7 +209,7 @@ class PostgresqlTarget:
     def _drop_pieces(self, store: PostgresqlStore, piece_names: Sequence[RelationName]) -> None:
         # ``dbanon gc`` drops anything left after a day.
         with suppress(Exception), store.session(write=True) as session:
-            pieces.drop(session, piece_names)
+            pieces.drop(session.connection, piece_names)
 
 
 def _make_piece_filler(
@@ -245,7 +246,7 @@ def fill_piece(url: str, piece: RelationName, batches: Iterator[pa.RecordBatch])
 
     with PostgresqlStore(make_url(url)).session(write=True) as session:
         session.run(f"TRUNCATE TABLE {piece.quoted}")
-        session.copy_in(piece, map(_to_csv, batches))
+        session.connection.copy_in(piece, map(_to_csv, batches))
 
 
 def _to_csv(batch: pa.RecordBatch) -> bytes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -147,7 +146,7 @@ def _binary_array(buffer: pa.Buffer) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(offsets), buffer])
 
 
-def unpack(column: Any) -> Iterator[pa.RecordBatch]:
+def unpack(column: pa.Array | pa.ChunkedArray) -> Iterator[pa.RecordBatch]:
     """Yield the batches of rows packed in a column of packets, an Arrow binary array."""
     for packet in column:
         if not packet.is_valid:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ from dbanon.run.plan import Plan
 _LEAVE_OUT_HINT = "Leave it out, or anonymize without Spark."
 
 
-def check_method(options: Mapping[str, Any]) -> None:
+def check_method(options: Mapping[str, object]) -> None:
     """Refuse differentially private methods, before their options are checked.
 
     Raises

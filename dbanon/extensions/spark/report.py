@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,7 @@ from dbanon.data.counts import ClassValueCounts, Counts, EntityCount, Recount
 from dbanon.data.microdata import CodedColumn, Microdata
 from dbanon.data.partition import ClusteringResult, Partition
 from dbanon.data.schema import Attribute
+from dbanon.data.types import JsonObject
 from dbanon.data.words import also_under_former_key
 from dbanon.extensions.spark.dataframe import FRAME_KIND, FRAME_NAME
 from dbanon.extensions.spark.layout import Layout
@@ -275,7 +275,7 @@ def build_report(
     losses : as returned by ``sum_losses``.
     """
     public_losses, exact_losses, method_counts = losses
-    further_arguments: dict[str, Any] = {**collect_findings(recount), "engine": "spark"}
+    further_arguments: JsonObject = {**collect_findings(recount), "engine": "spark"}
     if run_plan.job.entity_normalize is not None:
         further_arguments["entity_normalize"] = run_plan.job.entity_normalize
     if method_counts:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dbanon.errors import (
     InvalidParameter,
@@ -25,6 +25,9 @@ from dbanon.stores.scratch import create_locked_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# An object of the JVM: py4j looks its members up when they are used.
+JavaObject: TypeAlias = Any
 
 CHECKED_PACKAGES = ("dbanon", "numpy", "pyarrow")
 # The module that tasks run; importing it loads the compiled core.
@@ -130,7 +133,7 @@ def _create_private_directories(master: str, settings: Mapping[str, str]) -> str
     finally:
         if local_dirs is not None:
             os.environ["SPARK_LOCAL_DIRS"] = local_dirs
-    java: Any = SparkContext._jvm
+    java: JavaObject = SparkContext._jvm
     conf = SparkConf(_jvm=java)
     if _LOCAL_DIR in settings:
         conf.set(_LOCAL_DIR, settings[_LOCAL_DIR])
@@ -259,7 +262,7 @@ def read_own_versions() -> dict[str, str]:
     return read_versions(None)
 
 
-def _version_reader() -> Callable[[Any], dict[str, str]]:
+def _version_reader() -> Callable[[object], dict[str, str]]:
     """Return a function that reads the versions of a process, even if it lacks dbanon.
 
     The function is local, because Spark pickles local functions by value. A worker would have to
@@ -267,7 +270,7 @@ def _version_reader() -> Callable[[Any], dict[str, str]]:
     """
     names, worker_module = CHECKED_PACKAGES, WORKER_MODULE
 
-    def read_versions(_: Any) -> dict[str, str]:
+    def read_versions(_: object) -> dict[str, str]:
         import importlib
         import importlib.metadata
         import sys
@@ -355,7 +358,7 @@ def warn_unless_private(session: SparkSession) -> None:
 
 def missing_privacy_settings(session: SparkSession) -> list[str]:
     """List the settings that keep records private and that this session lacks."""
-    context: Any = session.sparkContext
+    context: JavaObject = session.sparkContext
     required = dict(PRIVACY_SETTINGS)
     if str(context.master).startswith("local"):
         del required["spark.authenticate"], required["spark.network.crypto.enabled"]

@@ -30,6 +30,7 @@ from dbanon.extensions.spark.arrow import arrow_schema, spark_schema
 from dbanon.extensions.spark.dataframe import FRAME_NAME, DataFrameSource
 from dbanon.extensions.spark.disclosure import SourceFindings
 from dbanon.extensions.spark.refusals import check_names
+from dbanon.extensions.spark.session import JavaObject
 from dbanon.extensions.spark.tasks import hide_values_in_errors, translate_spark_errors
 from dbanon.job.job import Job
 from dbanon.run.open import open_postgresql_store
@@ -169,7 +170,7 @@ def read_piece(url: str, snapshot: str, query: str, schema: pa.Schema) -> Iterat
                 detail=error.detail,
                 hint="The driver's connection to the database was lost. Try again.",
             ) from None
-        yield from _parse_csv(session.copy_out(query), schema)
+        yield from _parse_csv(session.connection.copy_out(query), schema)
 
 
 class _ChunkStream(io.RawIOBase):
@@ -332,7 +333,7 @@ def list_files(
     ------
     ForeignFile : a file belongs to another account, or is reached by a link.
     """
-    context: Any = session.sparkContext
+    context: JavaObject = session.sparkContext
     with translate_spark_errors("listing the source's files"):
         path = context._jvm.org.apache.hadoop.fs.Path(directory)
         file_system = path.getFileSystem(context._jsc.hadoopConfiguration())

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
@@ -48,7 +48,7 @@ _TASKS_PER_CORE = 4
 
 def anonymize_table(
     session: SparkSession,
-    source: Any,
+    source: object,
     target: str,
     *,
     quasi_identifiers: Sequence[str],
@@ -115,7 +115,7 @@ def anonymize_table(
 
 
 def run_on_spark(
-    session: SparkSession, job: Job, source: Any, target: str, tasks: int | None = None
+    session: SparkSession, job: Job, source: object, target: str, tasks: int | None = None
 ) -> Report:
     """Run a job on a cluster; a failure is recorded in the target's ledger.
 
@@ -158,7 +158,7 @@ def run_on_spark(
         raise
 
 
-def with_default_blocks(job: Job, source: Any, target: str) -> Job:
+def with_default_blocks(job: Job, source: object, target: str) -> Job:
     """Set the job's block size, and check that a cluster can run it; needs no session.
 
     Parameters
@@ -224,7 +224,7 @@ def _release(
 
 @contextmanager
 def _pin_source(
-    session: SparkSession, job: Job, source: Any, tasks: int | None
+    session: SparkSession, job: Job, source: object, tasks: int | None
 ) -> Iterator[PinnedSource]:
     """Open the source such that its rows cannot change during the block."""
     if isinstance(source, DataFrame):
@@ -242,7 +242,7 @@ def _pin_source(
         yield pinned_source
 
 
-def _postgresql_url(location: Any) -> URL | None:
+def _postgresql_url(location: object) -> URL | None:
     """Parse the URL of a PostgreSQL database; None for a DataFrame or files.
 
     Raises

@@ -16,7 +16,7 @@ import json
 import pickle
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -101,7 +101,7 @@ class PartitionTask:
     work_name : names the work in errors; the subject of a sentence.
     """
 
-    work: Callable[[pa.Table], Iterable[Any]]
+    work: Callable[[pa.Table], Iterable[object]]
     schema: pa.Schema
     rows_per_piece: int | None = None
     packet_column: str | None = None
@@ -124,7 +124,7 @@ class PartitionTask:
         except Exception as error:
             yield from self._wrap_as_facts(TaskFailure.of(error, self.work_name)).to_batches()
 
-    def _wrap_as_facts(self, result: Any) -> pa.Table:
+    def _wrap_as_facts(self, result: object) -> pa.Table:
         pickled = pa.array([pickle.dumps(result)], pa.binary())
         columns = [
             pickled if field.name == FACTS else pa.nulls(1, field.type) for field in self.schema
@@ -148,7 +148,7 @@ def _group_batches(
         yield pa.Table.from_batches(buffered)
 
 
-def read_facts(rows: Iterable[Any]) -> list[Any]:
+def read_facts(rows: Iterable[Sequence[bytes]]) -> list[Any]:
     """Unpickle the facts in collected rows, which have one column.
 
     Raises
@@ -261,10 +261,10 @@ class UnpackPackets:
     has_classes : whether packets also contain rows of classes.
     """
 
-    work: Callable[..., Iterable[Any]]
+    work: Callable[..., Iterable[object]]
     has_classes: bool = False
 
-    def __call__(self, packets: pa.Table) -> Iterable[Any]:
+    def __call__(self, packets: pa.Table) -> Iterable[object]:
         failures = packets[FACTS]
         if failures.null_count < len(failures):
             return [pickle.loads(failure) for failure in failures.drop_null().to_pylist()]
@@ -300,7 +300,7 @@ def shuffle(packets: DataFrame, n_tasks: int) -> DataFrame:
 
 def collect_from(
     rows: DataFrame,
-    work: Callable[[pa.Table], Iterable[Any]],
+    work: Callable[[pa.Table], Iterable[object]],
     rows_per_piece: int | None,
     packet_column: str | None = None,
 ) -> list[Any]:
@@ -326,7 +326,7 @@ def collect_facts(rows: DataFrame) -> list[Any]:
 
 def apply_to_pieces(
     rows: DataFrame,
-    work: Callable[[pa.Table], Iterable[Any]],
+    work: Callable[[pa.Table], Iterable[object]],
     schema: StructType,
     rows_per_piece: int | None,
     packet_column: str | None = None,

@@ -10,7 +10,7 @@ import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -41,8 +41,10 @@ from dbanon.extensions.spark.pieces import (
 from dbanon.extensions.spark.tasks import TaskFailure
 from dbanon.extensions.spark.trees import Forest, assign_leaves, group_by_stratum, has_hash_up_to
 from dbanon.methods import find_method
+from dbanon.methods.registry import MethodSpace
 from dbanon.partitioning.blocks import compute_class_means, first_keys_of_classes
 from dbanon.partitioning.classes import cluster_block, make_space_builder
+from dbanon.partitioning.entities import Units
 from dbanon.partitioning.protect import make_cost_space_builder, protect_block
 from dbanon.partitioning.refine import RefinementStep, max_refined_size, refine_block
 from dbanon.release.attribute_disclosure import Originals
@@ -66,7 +68,7 @@ class GatherFacts:
     attributes_with_built_hierarchy: Collection[str]
     hash_limit: int | None = None
 
-    def __call__(self, rows: pa.Table) -> Iterator[Any]:
+    def __call__(self, rows: pa.Table) -> Iterator[object]:
         facts = gather_facts(
             rows, self.layout, self.attributes_with_hierarchy, self.attributes_with_built_hierarchy
         )
@@ -111,7 +113,7 @@ class SampleRecords:
     forest: Forest
     hash_limits: dict[int, int]
 
-    def __call__(self, rows: pa.Table) -> Iterator[Any]:
+    def __call__(self, rows: pa.Table) -> Iterator[StratumSample]:
         context = self.context
         if not context.layout.has_persons:
             # A person is sampled by the key of the first record, so all records are needed.
@@ -137,7 +139,7 @@ class CountLeaves:
     context: TableContext
     forest: Forest
 
-    def __call__(self, rows: pa.Table) -> Iterator[Any]:
+    def __call__(self, rows: pa.Table) -> Iterator[object]:
         context = self.context
         microdata = build_piece(rows, context.layout, context).microdata
         clustered, _ = prepare_clustering(microdata, context.policy.hierarchies)
@@ -156,7 +158,7 @@ class AssignBlocks:
     context: TableContext
     forest: Forest
 
-    def __call__(self, rows: pa.Table) -> Iterator[Any]:
+    def __call__(self, rows: pa.Table) -> Iterator[Packet]:
         context = self.context
         piece = build_piece(rows, context.layout, context)
         # ``units`` is None if the units are records.
@@ -247,7 +249,7 @@ class ClusterBlocks:
     merges_for_models: bool = False
     precedes_merge: bool = False
 
-    def __call__(self, rows: pa.Table) -> Iterator[Any]:
+    def __call__(self, rows: pa.Table) -> Iterator[object]:
         blocks = combine_chunks(rows[BLOCK]).to_numpy(zero_copy_only=False)
         order = np.argsort(blocks, kind="stable")
         tables = []
@@ -338,8 +340,8 @@ class ClusterBlocks:
     def _refine_classes(
         self,
         piece: TablePiece,
-        space: Any,
-        units: Any,
+        space: MethodSpace,
+        units: Units | None,
         stratum_number: int,
         index_in_stratum: int | None,
     ) -> Partition:
@@ -379,7 +381,7 @@ class ClusterBlocks:
         piece: TablePiece,
         record_classes: Partition,
         classes: Partition,
-        space: Any,
+        space: MethodSpace,
         keys: NDArray[np.int64],
     ) -> list[Packet]:
         """Pack the rows with their classes, and the classes with their coordinates and sizes.
@@ -434,7 +436,7 @@ class ClusterBlocks:
             facts.hidden_rows = tuple(map(originals.hidden_rows, originals.names))
         n = piece.microdata.n_records
         # The columns in the order of the schema.
-        arrays: list[Any] = []
+        arrays: list[pa.Array] = []
         assert self.released_column_indices is not None
         assert self.schema is not None
         column_indices = dict(self.released_column_indices)

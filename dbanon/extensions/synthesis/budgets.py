@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from dbanon.data.types import JsonObject
 from dbanon.errors import BudgetExists, OutputExists, UnsupportedType
 from dbanon.job.concentrated import epsilon_of
 from dbanon.job.private import NewBudget
@@ -54,7 +54,7 @@ class BudgetShown:
         """The amount that may still be spent."""
         return float(self.record.remaining)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the budget as plain values, for JSON."""
         record = self.record
         return {

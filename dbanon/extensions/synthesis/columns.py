@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray, AnyDtype
 from dbanon.data.conversion import to_moment
 from dbanon.errors import BoundsRequired, InvalidParameter
 from dbanon.extensions.synthesis.domains import (
@@ -29,7 +30,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.synthesis import PrivateOptions
 
 # Returns the values of a column in its type, and which of them are NULL, if its type allows it.
-ColumnReader = Callable[[int], "tuple[NDArray[Any], NDArray[np.bool_] | None]"]
+ColumnReader = Callable[[int], "tuple[AnyArray, NDArray[np.bool_] | None]"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,15 +51,15 @@ class TypedTable:
 
     n: int
     names: tuple[str, ...]
-    dtypes: tuple[np.dtype[Any], ...]
+    dtypes: tuple[AnyDtype, ...]
     nullable: tuple[bool, ...]
     read: ColumnReader
-    read_persons: Callable[[], NDArray[Any]] | None = None
+    read_persons: Callable[[], AnyArray] | None = None
     source: str = "the source"
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def number_persons(persons: NDArray[Any]) -> NDArray[np.int64]:
+def number_persons(persons: AnyArray) -> NDArray[np.int64]:
     """Replace the person identifier of each row by a number from 0, int64 (n,)."""
     return np.unique(persons, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
@@ -120,7 +121,7 @@ def _define_column(table: TypedTable, j: int, options: PrivateOptions) -> Public
     return column
 
 
-def _define_numeric(name: str, dtype: np.dtype[Any], options: PrivateOptions) -> NumericDomain:
+def _define_numeric(name: str, dtype: AnyDtype, options: PrivateOptions) -> NumericDomain:
     """Determine the domain of a column of numbers, dates or times from its bounds."""
     if name not in options.bounds:
         raise BoundsRequired(f'Column "{name}" has no public bounds.', hint=_BOUNDS_HINT)
@@ -150,7 +151,7 @@ def _define_numeric(name: str, dtype: np.dtype[Any], options: PrivateOptions) ->
 
 
 def _define_categorical(
-    table: TypedTable, name: str, dtype: np.dtype[Any], options: PrivateOptions
+    table: TypedTable, name: str, dtype: AnyDtype, options: PrivateOptions
 ) -> CategoricalDomain:
     """Determine the domain of a column of booleans or text from its list of values."""
     if dtype.kind == "b":
@@ -217,7 +218,7 @@ def _find_hierarchy(
     )
 
 
-def _to_number(name: str, dtype: np.dtype[Any], bound: Any) -> float:
+def _to_number(name: str, dtype: AnyDtype, bound: Any) -> float:
     """Convert a bound to a number; dates and times in units of the type."""
     try:
         if dtype.kind == "M":
@@ -229,7 +230,7 @@ def _to_number(name: str, dtype: np.dtype[Any], bound: Any) -> float:
         raise InvalidParameter(f'Bounds and null_as of "{name}" must be {expected}.') from None
 
 
-def _fits_type(dtype: np.dtype[Any], low: float, high: float) -> bool:
+def _fits_type(dtype: AnyDtype, low: float, high: float) -> bool:
     """Return whether a type can hold both bounds."""
     if dtype.kind == "f":
         return bool(max(-low, high) <= np.finfo(dtype).max)

@@ -8,6 +8,7 @@ import click
 
 from dbanon.data.option import parameters
 from dbanon.doors.cli.groups import CommandGroup
+from dbanon.doors.cli.log import Command
 from dbanon.doors.cli.options import click_option
 from dbanon.doors.cli.support import (
     URL_HELP,
@@ -32,7 +33,7 @@ def budget() -> None:
     together."""
 
 
-def _with_budget_options(command: Any) -> Any:
+def _with_budget_options(command: Command) -> Command:
     """Add the options for a new budget to a command."""
     # In the help, click lists options in reverse order of their addition.
     for parameter in reversed(_BUDGET_OPTIONS):

@@ -11,24 +11,27 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timezone
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray, AnyDtype
 from dbanon.data.conversion import to_moment, to_unit
 from dbanon.errors import ColumnNotFound, InvalidParameter, UnsupportedType
 from dbanon.extensions.synthesis.columns import TypedTable
 
+# A column of an array, or a series of pandas, which this module does not import.
+ColumnValues: TypeAlias = Any
 # The values of a column, (n,), and whether each is NULL, bool (n,).
-ValuesAndNulls = tuple[NDArray[Any], NDArray[np.bool_]]
+ValuesAndNulls = tuple[AnyArray, NDArray[np.bool_]]
 
 # Floats represent all integers up to this one.
 _LARGEST_EXACT = 2.0**53
 
 
 def wrap_data(
-    data: Any, person_column: str | None, types: Mapping[str, str] | str | None
+    data: object, person_column: str | None, types: Mapping[str, str] | str | None
 ) -> TypedTable:
     """Wrap an array or a data frame by declared types, without reading any value.
 
@@ -84,8 +87,8 @@ def _build_table(
     n: int,
     names: Sequence[str],
     types: Mapping[str, str] | str | None,
-    get_column: Callable[[int], Any],
-    read_persons: Callable[[], NDArray[Any]] | None = None,
+    get_column: Callable[[int], ColumnValues],
+    read_persons: Callable[[], AnyArray] | None = None,
 ) -> TypedTable:
     if isinstance(types, str):
         types = dict.fromkeys(names, types)
@@ -118,7 +121,7 @@ def _build_table(
     )
 
 
-def _read_numbers(column: Any) -> ValuesAndNulls:
+def _read_numbers(column: ColumnValues) -> ValuesAndNulls:
     """Read numbers as float64 (n,), NaN for other values; text is never parsed."""
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind in "iuf":
@@ -139,7 +142,7 @@ def _to_number(value: Any) -> float:
     return np.nan
 
 
-def _read_integers(column: Any) -> ValuesAndNulls:
+def _read_integers(column: ColumnValues) -> ValuesAndNulls:
     """Read whole numbers as float64 (n,), NaN for other values."""
     values, nulls = _read_numbers(column)
     with np.errstate(invalid="ignore"):
@@ -149,7 +152,7 @@ def _read_integers(column: Any) -> ValuesAndNulls:
     return np.where(is_integer, values, np.nan), nulls | ~is_integer
 
 
-def _read_booleans(column: Any) -> ValuesAndNulls:
+def _read_booleans(column: ColumnValues) -> ValuesAndNulls:
     """Read booleans, also if written as 0 and 1, as float64 (n,); NaN for other values."""
     boolean_numbers = {True: 1.0, False: 0.0}
     dtype = column.dtype
@@ -168,11 +171,11 @@ def _read_booleans(column: Any) -> ValuesAndNulls:
     return values, np.isnan(values)
 
 
-def _to_number_or_boolean(value: Any) -> float:
+def _to_number_or_boolean(value: object) -> float:
     return float(value) if isinstance(value, bool | np.bool_) else _to_number(value)
 
 
-def _read_text(column: Any) -> ValuesAndNulls:
+def _read_text(column: ColumnValues) -> ValuesAndNulls:
     values = _list_values(column)
     nulls = np.array([not isinstance(value, str) for value in values], bool)
     texts = np.empty(len(values), object)
@@ -180,10 +183,10 @@ def _read_text(column: Any) -> ValuesAndNulls:
     return texts, nulls
 
 
-def _timestamp_reader(unit: str) -> Callable[[Any], ValuesAndNulls]:
+def _timestamp_reader(unit: str) -> Callable[[ColumnValues], ValuesAndNulls]:
     """Return a reader of dates and times in units of ``unit``; zoned times become UTC."""
 
-    def read(column: Any) -> ValuesAndNulls:
+    def read(column: ColumnValues) -> ValuesAndNulls:
         # Only a series of pandas has ``dt``; its type may have a time zone.
         if getattr(column.dtype, "kind", "") == "M" and hasattr(column, "dt"):
             zone = getattr(column.dtype, "tz", None)
@@ -212,16 +215,15 @@ def _to_timestamp(value: Any, unit: str) -> np.datetime64:
     return to_moment(None, unit)
 
 
-def _list_values(column: Any) -> list[Any]:
+def _list_values(column: ColumnValues) -> list[object]:
     """List the values of an array or a series, unchecked."""
     if isinstance(column, np.ndarray):
-        objects: list[Any] = column.tolist()
-        return objects
+        column = column.tolist()
     return list(column)
 
 
 # For each type that a column can be declared as, the released dtype and the reader of values.
-TYPES: dict[str, tuple[np.dtype[Any], Callable[[Any], ValuesAndNulls]]] = {
+TYPES: dict[str, tuple[AnyDtype, Callable[[ColumnValues], ValuesAndNulls]]] = {
     "integer": (np.dtype(np.int64), _read_integers),
     "number": (np.dtype(np.float64), _read_numbers),
     "boolean": (np.dtype(np.bool_), _read_booleans),

@@ -10,11 +10,11 @@ run fail or appear in the release.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray, AnyDtype
 from dbanon.extensions.synthesis.shares import GRID
 from dbanon.hierarchy.tree import Hierarchy
 
@@ -33,7 +33,7 @@ class NumericDomain:
     """
 
     name: str
-    dtype: np.dtype[Any]
+    dtype: AnyDtype
     low: float
     high: float
     null_as: float | None = None
@@ -61,7 +61,7 @@ class NumericDomain:
         n_values = int(self.high) - int(self.low) + 1
         return n_values if n_values <= GRID else 0
 
-    def encode(self, values: NDArray[Any], nulls: NDArray[np.bool_] | None) -> NDArray[np.float64]:
+    def encode(self, values: AnyArray, nulls: NDArray[np.bool_] | None) -> NDArray[np.float64]:
         """Clip values to the bounds, float64 (n,); ``nulls``, bool (n,), are replaced."""
         if self.dtype.kind == "M":
             values = values.astype(self.dtype).astype(np.int64)
@@ -71,7 +71,7 @@ class NumericDomain:
         return numbers.clip(self.low, self.high)
 
     def aggregate_persons(
-        self, values: NDArray[Any], person_ids: NDArray[np.int64]
+        self, values: AnyArray, person_ids: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """Return the mean value of each person, float64 (n_persons,).
 
@@ -82,13 +82,13 @@ class NumericDomain:
         means: NDArray[np.float64] = np.bincount(person_ids, values) / np.bincount(person_ids)
         return means
 
-    def to_grid(self, values: NDArray[Any]) -> NDArray[np.int64]:
+    def to_grid(self, values: AnyArray) -> NDArray[np.int64]:
         """Map values between the bounds to integers from 0 to ``GRID``, int64 (n,)."""
         low, high = self._to_scale(np.array([self.low, self.high]))
         share = (self._to_scale(values) - low) / (high - low)
         return np.array(np.rint(share * GRID).clip(0, GRID), np.int64)
 
-    def from_grid(self, grid: NDArray[np.float64]) -> NDArray[Any]:
+    def from_grid(self, grid: NDArray[np.float64]) -> AnyArray:
         """Map positions between 0 and ``GRID`` to values of the column's type, (n,)."""
         low, high = self._to_scale(np.array([self.low, self.high]))
         numbers = low + grid / GRID * (high - low)
@@ -99,7 +99,7 @@ class NumericDomain:
             return np.array(numbers, np.int64).astype(self.dtype)
         return np.array(numbers.clip(self.low, self.high), self.dtype)
 
-    def contains_all(self, values: NDArray[Any]) -> bool:
+    def contains_all(self, values: AnyArray) -> bool:
         """Return whether all values are between the bounds and not NULL."""
         if self.dtype.kind == "M":
             values = values.astype(np.int64)
@@ -115,7 +115,7 @@ class NumericDomain:
         logarithms: NDArray[np.float64] = np.log1p(numbers) if self.low == 0 else np.log(numbers)
         return logarithms
 
-    def _round_to_type(self, bound: float) -> Any:
+    def _round_to_type(self, bound: float) -> AnyArray | float:
         return np.array(bound).astype(self.dtype) if self.dtype.kind == "f" else bound
 
 
@@ -137,7 +137,7 @@ class CategoricalDomain:
     """
 
     name: str
-    dtype: np.dtype[Any]
+    dtype: AnyDtype
     tree: Hierarchy
     null_as: int | None = None
     other_leaf: int = 0
@@ -162,7 +162,7 @@ class CategoricalDomain:
         """All possible released values, in order."""
         return tuple(self.tree.positions)
 
-    def encode(self, values: NDArray[Any], nulls: NDArray[np.bool_] | None) -> NDArray[np.int64]:
+    def encode(self, values: AnyArray, nulls: NDArray[np.bool_] | None) -> NDArray[np.int64]:
         """Map values to leaf indices, int64 (n,); ``nulls``, bool (n,), are replaced."""
         if self.dtype.kind == "b":
             # Nullable boolean columns are read as numbers with NaN.
@@ -182,7 +182,7 @@ class CategoricalDomain:
         return leaves
 
     def aggregate_persons(
-        self, values: NDArray[Any], person_ids: NDArray[np.int64]
+        self, values: AnyArray, person_ids: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """The most frequent leaf of each person, int64 (n_persons,); the first one among ties."""
         person_leaves, n_rows = np.unique(
@@ -195,11 +195,11 @@ class CategoricalDomain:
         ]
         return most_frequent
 
-    def to_grid(self, values: NDArray[Any]) -> NDArray[np.int64]:
+    def to_grid(self, values: AnyArray) -> NDArray[np.int64]:
         """Return leaf indices unchanged."""
         return values.astype(np.int64)
 
-    def from_grid(self, grid: NDArray[np.float64]) -> NDArray[Any]:
+    def from_grid(self, grid: NDArray[np.float64]) -> AnyArray:
         """Map leaf indices to values of the column's type, (n,)."""
         leaves = grid.astype(np.int64)
         if self.dtype.kind == "b":
@@ -207,7 +207,7 @@ class CategoricalDomain:
         # Not the column's own dtype: a listed value may be longer than all values of the column.
         return np.array(self.labels, "U" if self.dtype.kind == "U" else object)[leaves]
 
-    def contains_all(self, values: NDArray[Any]) -> bool:
+    def contains_all(self, values: AnyArray) -> bool:
         """Return whether all values are leaves."""
         if self.dtype.kind == "b":
             return values.dtype.kind == "b"

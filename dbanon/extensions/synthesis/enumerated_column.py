@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.option import is_text
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DatabaseFailure, InvalidParameter
@@ -46,15 +46,15 @@ class ListedColumn:
         """The bounds as SQL text; always empty, because only columns without a list have bounds."""
         return []
 
-    def to_released(self, values: NDArray[Any]) -> ReleasedColumn:
+    def to_released(self, values: AnyArray) -> ReleasedColumn:
         """Wrap the values, objects (n,), as a column to stage."""
         return ReleasedColumn(self.attribute, np.asarray(values, object))
 
-    def values(self, indexes: NDArray[np.float64]) -> NDArray[Any]:
+    def values(self, indexes: NDArray[np.float64]) -> AnyArray:
         """Return the values at these indexes, objects (n,); None for ``UNLISTED`` and NaN."""
         labels_and_null = np.array([*self.labels, None], object)
         # UNLISTED, -1, picks the None at the end.
-        texts: NDArray[Any] = labels_and_null[np.nan_to_num(indexes, nan=UNLISTED).astype(np.int64)]
+        texts: AnyArray = labels_and_null[np.nan_to_num(indexes, nan=UNLISTED).astype(np.int64)]
         return texts
 
 
@@ -76,7 +76,7 @@ def to_listed_column(session: Session, source: Attribute, labels: Sequence[str])
         # columns, ``type_of`` returns the name of this database's type.
         sql_type=(source.enum_type or source.sql_type)
         if keeps_enum_type
-        else session.type_of(source),
+        else session.dialect.type_of(source),
         enum_type=source.enum_type if keeps_enum_type else "",
         order=(),
         nullable=False,
@@ -94,7 +94,7 @@ def to_listed_column(session: Session, source: Attribute, labels: Sequence[str])
 def _round_trips(session: Session, labels: Sequence[str]) -> bool:
     """Whether the database returns these texts unchanged."""
     # A query that returns the texts of its single parameter, a row each.
-    query, parameter = session.texts_query(labels)
+    query, parameter = session.dialect.texts_query(labels)
     try:
         return {text for (text,) in session.rows(query, (parameter,))} == set(labels)
     except DatabaseFailure:
@@ -142,7 +142,7 @@ def index_expression(
     column = f"s.{quote(listed_column.source.name)}"
     join = (
         f" LEFT JOIN {quote(statements.CLASSES)} AS {alias}"
-        f" ON {session.text_of(listed_column.source)} = {alias}.{value}"
+        f" ON {session.dialect.text_of(listed_column.source)} = {alias}.{value}"
         # The rows after the list are padding; empty texts in them must not match.
         f" AND {alias}.class < {len(listed_column.labels)}"
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.partition import Synthesis
 from dbanon.doors.arrays import microdata_of
 from dbanon.errors import (
@@ -34,13 +35,12 @@ from dbanon.run.open import open_store
 
 if TYPE_CHECKING:
     import pandas as pd
-    from numpy.typing import NDArray
 
     from dbanon.sessions.base import OnSql
 
 
 def create_budget(
-    database: Any,
+    database: object,
     name: str,
     *,
     source: str,
@@ -85,12 +85,12 @@ def create_budget(
     return budget_commands.create(open_store(database, on_sql), new_budget)
 
 
-def budgets(database: Any, *, on_sql: OnSql | None = None) -> list[BudgetShown]:
+def budgets(database: object, *, on_sql: OnSql | None = None) -> list[BudgetShown]:
     """List the privacy budgets of a database, the oldest first."""
     return budget_commands.list_budgets(open_store(database, on_sql))
 
 
-def show_budget(database: Any, name: str, *, on_sql: OnSql | None = None) -> BudgetShown:
+def show_budget(database: object, name: str, *, on_sql: OnSql | None = None) -> BudgetShown:
     """Return a privacy budget, with everything that was spent from it.
 
     Raises
@@ -101,7 +101,7 @@ def show_budget(database: Any, name: str, *, on_sql: OnSql | None = None) -> Bud
 
 
 def synthesize(
-    data: NDArray[Any] | pd.DataFrame,
+    data: AnyArray | pd.DataFrame,
     *,
     method: str,
     budget: Budget | None = None,
@@ -154,7 +154,7 @@ def synthesize(
     return synthesize_privately(table, request, budget, OpenDpNoise, method)
 
 
-def _synthesize_as_published(data: Any, request: DcmdpOptions) -> Synthesis:
+def _synthesize_as_published(data: object, request: DcmdpOptions) -> Synthesis:
     """Run ``dcmdp``, which is not differentially private."""
     microdata = microdata_of(data)
     for attribute in microdata.attributes:

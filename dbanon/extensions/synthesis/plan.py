@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import NoReturn
 
 from dbanon.data.schema import Attribute, Kind
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.errors import InvalidParameter, MemoryLimit
 from dbanon.extensions.synthesis.budgets import require_table_rows
 from dbanon.extensions.synthesis.columns import PublicColumn, TypedTable
@@ -63,7 +64,7 @@ class PrivatePlan:
     n: int
     output: Output
     release_id: str
-    hierarchies: Mapping[str, Mapping[str, Any]]
+    hierarchies: Mapping[str, JsonMapping]
 
 
 def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivatePlan:
@@ -90,9 +91,9 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
     attributes = [relation.attribute(name) for name in job.quasi_identifiers]
     for attribute in attributes:
         require_kind(attribute)
-        require_length(attribute.name, session.name_limit, "name of a column")
+        require_length(attribute.name, session.dialect.name_limit, "name of a column")
     if job.output_kind == "view":
-        session.require_names_allowed_in_views(job.quasi_identifiers)
+        session.dialect.require_names_allowed_in_views(job.quasi_identifiers)
     settings, hierarchies = _read_trees(job, source, relation)
     # The domains of the columns do not depend on the number of units, so pass 0.
     columns = tuple(
@@ -126,7 +127,7 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
 
 def _read_trees(
     job: PrivateJob, source: SqlSource, relation: Relation
-) -> tuple[PrivateOptions, dict[str, dict[str, Any]]]:
+) -> tuple[PrivateOptions, dict[str, JsonObject]]:
     """Return the job's settings with hierarchies, and descriptions of these for the ledger."""
     specs = job.private_options.hierarchies
     for name, spec in specs.items():
@@ -180,7 +181,7 @@ def describe_table(job: PrivateJob, relation: Relation, n: int) -> TypedTable:
     """
     attributes = [relation.attribute(name) for name in job.quasi_identifiers]
 
-    def refuse_reading(column_index: int) -> Any:
+    def refuse_reading(column_index: int) -> NoReturn:
         raise AssertionError("columns must not be read before the budget is charged")
 
     return TypedTable(

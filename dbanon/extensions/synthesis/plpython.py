@@ -12,11 +12,11 @@ import shlex
 import sys
 import uuid
 import warnings
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
+from dbanon.data.types import JsonMapping, KeywordArguments
 from dbanon.doors.backend_limit import apply_backend_limits
 from dbanon.doors.plpython_options import (
     check_private_options,
@@ -44,6 +44,9 @@ from dbanon.stores.postgresql.backend import PlpySession, limit_locks
 from dbanon.stores.postgresql.errors import translate_spi_error
 from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS
 
+if TYPE_CHECKING:
+    from dbanon.stores.postgresql.plpython import PlPython
+
 # Qualify all names: the caller's search path may start with functions of any user.
 _SET_SEARCH_PATH = "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)"
 # The procedure's own arguments; all other options are in its argument ``options``, as JSON.
@@ -54,7 +57,7 @@ _ARGUMENT_NAMES = frozenset(
 _INVALID_TERMINATION = "2D000"
 
 
-def synthetic(plpy: Any, sql_version: str, method: str, arguments: Mapping[str, Any]) -> str | None:
+def synthetic(plpy: PlPython, sql_version: str, method: str, arguments: JsonMapping) -> str | None:
     """Make a synthetic release. Return None, or the error as JSON text after a rollback.
 
     Parameters
@@ -94,7 +97,7 @@ def _build_server_hint() -> str:
 class _Call:
     """A call of a procedure; ``method`` is the name of both the procedure and its method."""
 
-    def __init__(self, plpy: Any, method: str, arguments: Mapping[str, Any]) -> None:
+    def __init__(self, plpy: PlPython, method: str, arguments: JsonMapping) -> None:
         self._plpy, self._method, self._arguments = plpy, method, arguments
         self._source_oid = 0
 
@@ -132,7 +135,7 @@ class _Call:
             f"{'' if report.rho is None else ' (rho)'} of budget {report.budget} is spent"
         )
 
-    def _read_options(self) -> dict[str, Any]:
+    def _read_options(self) -> KeywordArguments:
         """Check arguments and options, and return them by name."""
         arguments = {
             name: value for name, value in self._arguments.items() if name in _ARGUMENT_NAMES

@@ -12,11 +12,11 @@ import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.partition import Synthesis
 from dbanon.data.words import also_under_former_key
 from dbanon.errors import InvalidParameter, SourceChanged
@@ -131,7 +131,7 @@ class Spender:
             self._cached_columns = numbers, persons
         return self._cached_columns
 
-    def _read_column(self, column_index: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    def _read_column(self, column_index: int) -> tuple[AnyArray, NDArray[np.bool_]]:
         """Return the values of a column, (n,), and which of them are NULL, bool (n,)."""
         numbers, _ = self._read_all_columns()
         column = numbers[column_index]

@@ -24,7 +24,7 @@ class PrivateReleases:
             attribute = relation.attribute(name)
             # Do not rely on the types in the entry: the publisher wrote it. An unknown scale is
             # negative.
-            sql_type = session.type_of(replace(attribute, scale=max(attribute.scale, 0)))
+            sql_type = session.dialect.type_of(replace(attribute, scale=max(attribute.scale, 0)))
             # ``between`` has bounds by column, and ``listed`` the values of columns with a list.
             # Booleans and columns with a list have no bounds.
             low, high = entry.between.get(name) or ("", "")

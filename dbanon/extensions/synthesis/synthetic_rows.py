@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray, AnyDtype
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, RecountFailed, UnsupportedType
 from dbanon.extensions.synthesis.enumerated_column import (
@@ -76,7 +77,7 @@ class SyntheticColumn:
         """The bounds as SQL text, low and high; empty for booleans."""
         return [self.low, self.high] if self.low else []
 
-    def to_released(self, values: NDArray[Any]) -> ReleasedColumn:
+    def to_released(self, values: AnyArray) -> ReleasedColumn:
         """Convert generated values to a column for staging, clipped to the bounds.
 
         Parameters
@@ -119,7 +120,7 @@ def require_kind(attribute: Attribute) -> None:
         )
 
 
-def numpy_dtype(attribute: Attribute) -> np.dtype[Any]:
+def numpy_dtype(attribute: Attribute) -> AnyDtype:
     """Return the NumPy type for a column's values; object for text and unsupported types."""
     kind = attribute.kind
     if kind is Kind.INTEGER:
@@ -155,7 +156,7 @@ def to_synthetic_column(
         source,
         kind=Kind.FLOAT if has_unknown_scale else kind,
         bits=64 if has_unknown_scale else source.bits,
-        sql_type=session.type_of(replace(source, scale=0) if has_unknown_scale else source),
+        sql_type=session.dialect.type_of(replace(source, scale=0) if has_unknown_scale else source),
         nullable=False,
     )
     if kind is Kind.BOOLEAN:
@@ -296,7 +297,7 @@ def read_numbers(
         else:
             # SQL that converts the value to a double and cannot fail: what a double cannot hold is
             # clipped to the bounds first.
-            expression = session.bounded_number(column.source, column.low, column.high)
+            expression = session.dialect.bounded_number(column.source, column.low, column.high)
         expressions.append(expression)
     for name in person_names:
         person_number_sql = f"dense_rank() OVER (ORDER BY s.{quote(name)})"
@@ -322,7 +323,7 @@ def write_rows(
     session: Session,
     output: Output,
     columns: Sequence[AnyColumn],
-    rows: Mapping[str, NDArray[Any]],
+    rows: Mapping[str, AnyArray],
 ) -> None:
     """Write rows to a table that readers do not see yet, in the order in which they were generated.
 
@@ -341,7 +342,9 @@ def write_rows(
         output.release_id,
     )
     # SQL that converts each staged value to its released type.
-    values = [session.released_expression(i, column) for i, column in enumerate(released_columns)]
+    values = [
+        session.dialect.released_expression(i, column) for i, column in enumerate(released_columns)
+    ]
     session.run(
         f"INSERT INTO {output.staging_name.quoted}"
         f" ({quote_list(column.attribute.name for column in columns)})"
@@ -380,17 +383,19 @@ def recount(
 ) -> tuple[int, int]:
     """Count the rows of a relation, and those with a NULL or a value outside its domain."""
     invalid_conditions: list[str] = []
-    values: list[Any] = []
+    values: list[object] = []
     for domain in domains:
         column = f"s.{quote(domain.attribute.name)}"
         invalid_conditions.append(f"{column} IS NULL")
         if domain.low:
-            bound = session.cast_parameter(domain.attribute.sql_type)
+            bound = session.dialect.cast_parameter(domain.attribute.sql_type)
             invalid_conditions.append(f"{column} < {bound} OR {column} > {bound}")
             values += [domain.low, domain.high]
         if domain.allowed_values:
-            texts, parameter = session.texts_query(domain.allowed_values)
-            invalid_conditions.append(f"{session.text_of(domain.attribute)} NOT IN ({texts})")
+            texts, parameter = session.dialect.texts_query(domain.allowed_values)
+            invalid_conditions.append(
+                f"{session.dialect.text_of(domain.attribute)} NOT IN ({texts})"
+            )
             values.append(parameter)
     [(n_rows, n_invalid)] = session.rows(
         f"SELECT count(*), count(CASE WHEN {' OR '.join(invalid_conditions)} THEN 1 END)"

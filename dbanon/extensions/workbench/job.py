@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.doors.jobfile.init import SCHEMA
 from dbanon.doors.spelling import build_job_command
 from dbanon.extensions.workbench import forms
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _N_KEPT_EXPORTS = 12
 
 
-def build_job_options(bench: Workbench) -> dict[str, Any]:
+def build_job_options(bench: Workbench) -> JsonObject:
     """Build the options of the chosen trial release for a job file.
 
     Without one, these are the options of the job file that was opened, if any.
@@ -33,7 +33,7 @@ def build_job_options(bench: Workbench) -> dict[str, Any]:
     if point is None:
         return {} if bench.opened_decisions is None else dict(bench.opened_decisions.options)
     policy = None if sweep is None else sweep.policies.get(point.k)
-    options: dict[str, Any] = {
+    options: JsonObject = {
         "method": point.method,
         "refine": point.refine,
         "recoding": point.recoding,
@@ -45,9 +45,9 @@ def build_job_options(bench: Workbench) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def build_further_keys(choice: JobChoice) -> dict[str, Any]:
+def build_further_keys(choice: JobChoice) -> JsonObject:
     """Build the keys of a job file for exports, the report and the schedule."""
-    keys: dict[str, Any] = {}
+    keys: JsonObject = {}
     if choice.export:
         path = f"out/{{job}}/{{release}}.{choice.export}"
         keys["export"] = [{"format": choice.export, "path": path, "keep_last": _N_KEPT_EXPORTS}]
@@ -104,7 +104,7 @@ def _build_job(bench: Workbench, choice: JobChoice, policy: Policy) -> Job:
     policy : the policy of the chosen release, without method, refinement and recoding.
     """
     # A job file leaves out these two options if they have these values.
-    options: dict[str, Any] = {"nulls": "error", "max_suppression": 0.0} | build_job_options(bench)
+    options: JsonObject = {"nulls": "error", "max_suppression": 0.0} | build_job_options(bench)
     policy = replace(policy, k=bench.k, hierarchies={}, **options)
     return Job(
         table=bench.arguments.table,
@@ -123,7 +123,7 @@ def _build_job(bench: Workbench, choice: JobChoice, policy: Policy) -> Job:
 
 def _spell_hierarchy(choice: TreeChoice, file: str) -> str:
     """Spell a hierarchy for the command line."""
-    hierarchy: Mapping[str, Any] = choice.to_job_file(file)
+    hierarchy: JsonMapping = choice.to_job_file(file)
     if "file" in hierarchy:
         return str(hierarchy["file"])
     if "name" in hierarchy:

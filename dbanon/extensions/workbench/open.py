@@ -7,9 +7,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from dbanon.data.option import parameters
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.doors.jobfile.document import read_document
 from dbanon.doors.jobfile.file import FileJob, read_job_file
 from dbanon.doors.jobfile.init import SCHEMA
@@ -84,7 +84,7 @@ def open_job_file(
             hint=f"Change to its folder first: cd {shlex.quote(str(file.resolve().parent))}",
         )
     jobs = read_job_file(file).with_variables().jobs
-    document: dict[str, Any] = read_document(file).content
+    document: JsonObject = read_document(file).content
     unknown_keys = [] if len(jobs) == 1 else ["jobs"]
     unknown_keys = unknown_keys or list(_find_unknown_keys(document, jobs[0]))
     if unknown_keys:
@@ -99,7 +99,7 @@ def open_job_file(
     [job_keys] = document["jobs"]
     assert isinstance(job.job, Job)
     options = {**document.get("defaults", {}), **job_keys}
-    columns: Mapping[str, Mapping[str, Any]] = job_keys["columns"]
+    columns: Mapping[str, JsonMapping] = job_keys["columns"]
     reads_file = is_row_file_url(job.source)
     return WorkbenchArguments(
         url=job.source,
@@ -134,7 +134,7 @@ def _make_paths_relative(job: FileJob) -> FileJob:
     return replace(job, source=job.source.replace(folder, "", 1), target=target)
 
 
-def _build_job_choice(file: Path, job: FileJob, job_keys: Mapping[str, Any]) -> JobChoice:
+def _build_job_choice(file: Path, job: FileJob, job_keys: JsonMapping) -> JobChoice:
     """Build the values of the job form from the file.
 
     Parameters
@@ -157,7 +157,7 @@ def _build_job_choice(file: Path, job: FileJob, job_keys: Mapping[str, Any]) -> 
     )
 
 
-def _convert_hierarchy(hierarchy: Mapping[str, Any] | None) -> TreeChoice | None:
+def _convert_hierarchy(hierarchy: JsonMapping | None) -> TreeChoice | None:
     """Convert a hierarchy of a job file to a choice in the form.
 
     The result is None if there is no hierarchy, or if the form cannot show it.
@@ -178,7 +178,7 @@ def _convert_hierarchy(hierarchy: Mapping[str, Any] | None) -> TreeChoice | None
     return choice if is_offered and choice.to_job_file(suggested_file="") == hierarchy else None
 
 
-def _find_unknown_keys(document: Mapping[str, Any], job: FileJob) -> Iterator[str]:
+def _find_unknown_keys(document: JsonMapping, job: FileJob) -> Iterator[str]:
     """Yield the keys without a field in a form, and those with values that no form can produce."""
     [job_keys] = document["jobs"]
     sections = {

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, quote
 
 import jinja2
@@ -258,9 +257,9 @@ class Routes:
         name: str,
         step: str,
         work: Callable[..., None],
-        *arguments: Any,
+        *arguments: object,
         request: FormRequest = NO_FORM,
-        **options: Any,
+        **options: object,
     ) -> BackgroundTask:
         """Begin a task that calls a function of ``database``.
 

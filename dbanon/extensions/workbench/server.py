@@ -15,7 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 HOST = "127.0.0.1"
 # A browser opens at most six connections to a server. The rest are for other programs.
@@ -84,12 +87,16 @@ class _DeadlineSocket(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: WriteableBuffer) -> int:
         remaining_seconds = self._deadline - time.monotonic()
         if remaining_seconds <= 0:
             raise TimeoutError
         self._socket.settimeout(remaining_seconds)
         return self._socket.recv_into(buffer)
+
+
+# What a server accepts: a connection, or a datagram with its socket.
+_Connection: TypeAlias = "socket.socket | tuple[bytes, socket.socket]"
 
 
 class Server(ThreadingHTTPServer):
@@ -114,7 +121,7 @@ class Server(ThreadingHTTPServer):
         TCPServer.server_bind(self)
         self.server_name, self.server_port = HOST, self.port
 
-    def process_request(self, request: Any, client_address: Any) -> None:
+    def process_request(self, request: _Connection, client_address: object) -> None:
         """Answer in a new thread, or close the connection if there are too many."""
         if not self._free_slots.acquire(blocking=False):
             self.shutdown_request(request)
@@ -126,14 +133,14 @@ class Server(ThreadingHTTPServer):
             self._free_slots.release()
             self.shutdown_request(request)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
+    def process_request_thread(self, request: _Connection, client_address: object) -> None:
         """Answer, then free the slot of the connection."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._free_slots.release()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, request: _Connection, client_address: object) -> None:
         """Print nothing about a broken connection, because its request may contain keys."""
 
 
@@ -149,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
     def version_string(self) -> str:
         return "dbanon"
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Log nothing: addresses contain keys."""
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:

@@ -11,10 +11,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dbanon.advice.request import DEFAULT_KS, DEFAULT_MAX_SECONDS
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE
+from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.doors.jobfile.init import TABLE, VIEW
 from dbanon.extensions.workbench.tasks import BackgroundTasks
 from dbanon.job.policy import Policy
@@ -79,7 +80,7 @@ class JobDecisions:
     roles: Mapping[str, str]
     reasons: Mapping[str, str]
     trees: Mapping[str, TreeChoice]
-    options: Mapping[str, Any]
+    options: JsonMapping
     k: int
     text: str
 
@@ -135,14 +136,14 @@ class TreeChoice:
     kind: str
     argument: str = ""
 
-    def to_job_file(self, suggested_file: str) -> dict[str, Any]:
+    def to_job_file(self, suggested_file: str) -> JsonObject:
         """Return the hierarchy in the form of job files.
 
         Parameters
         ----------
         suggested_file : the name of the file for a suggested tree.
         """
-        arguments: dict[str, Any] = {
+        arguments: JsonObject = {
             "dates": list(DATE_STEPS),
             "mask": True,
             "suggest": suggested_file,
@@ -324,7 +325,7 @@ class Workbench:
         self.roles: dict[str, str] = {}
         self.reasons: dict[str, str] = {}
         self.trees: dict[str, ColumnTree] = {}
-        self.sweeps: dict[tuple[Any, ...], SweepResult] = {}
+        self.sweeps: dict[tuple[object, ...], SweepResult] = {}
         self.sweep_choice = SweepChoice()
         self.chosen_trial: Point | None = None
         # The options of the opened job file apply until the next decision.
@@ -438,7 +439,7 @@ class Workbench:
         """The quasi-identifiers whose trees must be recounted for the chosen k."""
         return tuple(name for name in self.hierarchies if self.trees[name].is_outgrown(self.k))
 
-    def build_sweep_key(self, choice: SweepChoice) -> tuple[Any, ...]:
+    def build_sweep_key(self, choice: SweepChoice) -> tuple[object, ...]:
         """Return everything that a sweep depends on, except the rows of the table."""
         trees = [
             (name, self.trees[name].tree.sha256, self.trees[name].choice)

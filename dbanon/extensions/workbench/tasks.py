@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from dbanon.errors import (
     CodesAveraged,
@@ -74,7 +73,7 @@ class BackgroundTask:
 
     name: str
     step: str
-    work: Callable[[BackgroundTask], Any]
+    work: Callable[[BackgroundTask], object]
     request: FormRequest = NO_FORM
     field_name: str = ""
     phase: str = ""
@@ -113,7 +112,7 @@ class BackgroundTasks:
         self,
         name: str,
         step: str,
-        work: Callable[[BackgroundTask], Any],
+        work: Callable[[BackgroundTask], object],
         request: FormRequest = NO_FORM,
     ) -> BackgroundTask:
         """Begin a task, and wait a moment in case it is quick.

@@ -12,9 +12,9 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from dbanon.advice.answer import ColumnAdvice, describe_entity, describe_set
 from dbanon.advice.profile import SMALL_COUNT
@@ -43,7 +43,7 @@ from dbanon.extensions.workbench.tasks import BackgroundTask
 from dbanon.hierarchy.edges import HierarchyProblem
 from dbanon.run.tree_counts import TreeNode
 
-TemplateValues = dict[str, Any]
+TemplateValues: TypeAlias = dict[str, Any]
 
 
 class WorkbenchStep(NamedTuple):
@@ -288,7 +288,7 @@ def _is_numeric(bench: Workbench) -> bool:
     return are_numbers(attributes, bench.hierarchies)
 
 
-def describe_sweep_map(sweep_result: SweepResult, chosen_trial: Point | None) -> dict[str, Any]:
+def describe_sweep_map(sweep_result: SweepResult, chosen_trial: Point | None) -> TemplateValues:
     """Return the points of a sweep, in the form that ``describe_map`` expects."""
     points = sorted(sweep_result.points, key=lambda point: (point.curve, point.k))
     return {
@@ -472,7 +472,7 @@ def _find_program() -> str:
     return str(script) if script.exists() else shutil.which("dbanon") or "dbanon"
 
 
-PAGE_BUILDERS: Mapping[str, Any] = {
+PAGE_BUILDERS: Mapping[str, Callable[..., TemplateValues]] = {
     "columns": describe_columns,
     "trees": describe_trees,
     "sweep": describe_sweep,

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.kernels import Linkage, MixedLinkage
 from dbanon.measures.attributes import Floats
 from dbanon.measures.figure import EvaluationTask, Tick
@@ -199,7 +199,7 @@ def nearest_by_sum(
     )
 
 
-def _stack_by_kind(values: list[NDArray[Any]]) -> tuple[Floats, NDArray[np.int32]]:
+def _stack_by_kind(values: list[AnyArray]) -> tuple[Floats, NDArray[np.int32]]:
     """Stack the intervals, float64 (r, n_intervals, 2), and the nodes, int32 (r, n_hierarchies)."""
     intervals = [column for column in values if column.ndim == 2]
     nodes = [column for column in values if column.ndim == 1]

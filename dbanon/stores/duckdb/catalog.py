@@ -5,7 +5,7 @@ Public methods without a docstring override documented ones of ``sessions.catalo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dbanon.data.schema import Schema
@@ -18,34 +18,20 @@ from dbanon.sessions.base import (
     key_required_error,
     with_key_locator,
 )
-from dbanon.sessions.connection import Connection
 from dbanon.sessions.names import RelationName
 from dbanon.stores.duckdb import dialect
+from dbanon.stores.duckdb.connection import DuckdbConnection
 from dbanon.stores.duckdb.display import expression_as_displayed
 from dbanon.stores.duckdb.errors import source_not_found
 from dbanon.stores.file_catalog import FileCatalog
 
 
 class DuckdbCatalog(FileCatalog):
-    """The catalog of a DuckDB database.
+    """The catalog of a DuckDB database."""
 
-    Parameters
-    ----------
-    qualify_name : returns the full name of a relation, from its schema and name.
-    require_typed : checks that the types of these columns are known, if they were inferred from the
-        values of a file.
-    """
+    _connection: DuckdbConnection
 
     expression_as_displayed = staticmethod(expression_as_displayed)
-
-    def __init__(
-        self,
-        connection: Connection,
-        qualify_name: Callable[[str, str], RelationName],
-        require_typed: Callable[[Iterable[str]], None],
-    ) -> None:
-        super().__init__(connection)
-        self._qualify_name, self._require_typed = qualify_name, require_typed
 
     def find_source(self, name: RelationName) -> Relation:
         schema = name.schema if name.schema is not None else self._current_schema()
@@ -59,7 +45,7 @@ class DuckdbCatalog(FileCatalog):
         if not relations:
             raise source_not_found(self._connection.rows, name, schema)
         _, kind, estimated_rows = relations[0]
-        resolved_name = self._qualify_name(schema, name.name)
+        resolved_name = self._connection.qualify_name(schema, name.name)
         columns = self._connection.rows(
             "SELECT column_name, data_type, is_nullable FROM duckdb_columns()"
             " WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
@@ -84,7 +70,7 @@ class DuckdbCatalog(FileCatalog):
         return ExistingRelation(*relations[0]) if relations else None
 
     def resolve_output(self, name: RelationName) -> RelationName:
-        return self._qualify_name(name.schema or self._current_schema(), name.name)
+        return self._connection.qualify_name(name.schema or self._current_schema(), name.name)
 
     def _current_schema(self) -> str:
         return str(self._connection.rows("SELECT current_schema()")[0][0])
@@ -134,13 +120,6 @@ class DuckdbCatalog(FileCatalog):
             (source.schema, source.name),
         )
         return dict(comments)
-
-    def require_readable(self, source: Relation, columns: Sequence[str]) -> None:
-        """Check that each column of a file that is read has a type; there are no roles.
-
-        Raises the same errors as ``SessionInterface.require_typed``.
-        """
-        self._require_typed(columns)
 
     def has_schema(self, name: RelationName) -> bool:
         return dialect.has_schema(self._connection.rows, name)

@@ -9,7 +9,7 @@ from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.chain_dialect import ChainDialect
 from dbanon.sessions.chain_staging import SHUFFLE
-from dbanon.sessions.connection import StagingConnection
+from dbanon.sessions.connection import Connection
 from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.duckdb import dialect
 
@@ -20,18 +20,15 @@ class DuckdbChainDialect(ChainDialect):
     Parameters
     ----------
     find_source : looks up a relation with its columns.
-    secret_tables : the staging tables of secrets that exist; ``random_order_key`` adds its own.
     """
 
     def __init__(
-        self,
-        connection: StagingConnection,
-        find_source: Callable[[RelationName], Relation],
-        secret_tables: set[str],
+        self, connection: Connection, find_source: Callable[[RelationName], Relation]
     ) -> None:
         super().__init__(connection)
-        self._staging, self._find_source = connection, find_source
-        self._secret_tables = secret_tables
+        self._find_source = find_source
+        # Whether the secret of ``random_order_key`` is staged.
+        self._has_secret = False
 
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
         source = self._find_source(relation)
@@ -42,10 +39,10 @@ class DuckdbChainDialect(ChainDialect):
 
     def random_order_key(self, alias: str) -> str:
         # Do not use DuckDB's random functions, which the caller can predict by ``setseed``.
-        if SHUFFLE not in self._secret_tables:
-            self._secret_tables.add(SHUFFLE)
-            self._staging.run(statements.create_staging(SHUFFLE, [("secret", "BLOB")]))
+        if not self._has_secret:
+            self._has_secret = True
+            self._connection.run(statements.create_staging(SHUFFLE, [("secret", "BLOB")]))
             secret = [(secrets.token_bytes(32),)]
-            self._staging.insert_rows(RelationName(None, SHUFFLE), ["secret"], secret)
+            self._connection.insert_rows(RelationName(None, SHUFFLE), ["secret"], secret)
         secret_query = f"(SELECT secret FROM {quote(SHUFFLE)})"
         return f"sha256({secret_query} || encode(CAST({alias}.rowid AS VARCHAR)))"

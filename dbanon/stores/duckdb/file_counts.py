@@ -120,7 +120,7 @@ def _require_no_formulas(session: DuckdbSession, relation: Relation) -> None:
 def _csv_type(session: DuckdbSession, attribute: Attribute) -> str:
     """The DuckDB type with which to read a CSV column."""
     is_text = attribute.kind in (Kind.CATEGORY, Kind.ORDINAL, Kind.OTHER)
-    return "VARCHAR" if is_text else session.type_of(attribute)
+    return "VARCHAR" if is_text else session.dialect.type_of(attribute)
 
 
 def _columns_error() -> RecountFailed:

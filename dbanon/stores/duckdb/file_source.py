@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,8 @@ from dbanon.job.reading import DEFAULT_READING, Reading
 from dbanon.sessions.base import ColumnReading, OnSql, Relation
 from dbanon.sessions.names import RelationName, parse_relation, quote
 from dbanon.sessions.session import Session
+from dbanon.stores.duckdb.catalog import DuckdbCatalog
+from dbanon.stores.duckdb.connection import DuckdbConnection
 from dbanon.stores.duckdb.csv_problems import UntypedColumn, require_types
 from dbanon.stores.duckdb.csv_summary import describe_texts, description_query
 from dbanon.stores.duckdb.csv_types import InferredType
@@ -163,6 +165,25 @@ class FileStore(DuckdbStore):
         return session
 
 
+class _FileCatalog(DuckdbCatalog):
+    """A catalog that lets no column be read whose type is unknown.
+
+    Parameters
+    ----------
+    untyped_columns : the columns whose types could not be inferred, by name.
+    """
+
+    def __init__(
+        self, connection: DuckdbConnection, untyped_columns: Mapping[str, UntypedColumn]
+    ) -> None:
+        super().__init__(connection)
+        self._untyped_columns = untyped_columns
+
+    def require_readable(self, source: Relation, columns: Sequence[str]) -> None:
+        # Raises AmbiguousValues or FileMalformed.
+        require_types(self._untyped_columns, columns)
+
+
 class _FileSession(DuckdbSession):
     """A session that refuses to read columns whose inferred type is in doubt."""
 
@@ -179,6 +200,7 @@ class _FileSession(DuckdbSession):
     ) -> None:
         super().__init__(connection, on_sql)
         self._types, self._reading, self._untyped_columns = types, reading, untyped_columns
+        self.catalog = _FileCatalog(self.connection, untyped_columns)
 
     def require_typed(self, columns: Iterable[str]) -> None:
         require_types(self._untyped_columns, columns)

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from dbanon.ledger.tables import LEDGER_SCHEMA, ledger_ddl
 from dbanon.sessions.base import ExistingRelation
-from dbanon.sessions.connection import Connection
 from dbanon.sessions.names import RelationName
+from dbanon.stores.duckdb.connection import DuckdbConnection
 from dbanon.stores.file_ledger import FileLedger
 
 
@@ -18,7 +18,6 @@ class DuckdbLedger(FileLedger):
     Parameters
     ----------
     make_schema : creates the schema of a relation if it is missing.
-    qualified_name : returns the full name of a relation from its schema and its name.
     """
 
     column_types: ClassVar[Mapping[str, str]] = {
@@ -33,21 +32,22 @@ class DuckdbLedger(FileLedger):
         "amount": "DECIMAL(18,9)",
     }
 
+    _connection: DuckdbConnection
+
     def __init__(
         self,
-        connection: Connection,
+        connection: DuckdbConnection,
         find_existing: Callable[[RelationName], ExistingRelation | None],
         make_schema: Callable[[RelationName], None],
-        qualified_name: Callable[[str, str], RelationName],
     ) -> None:
         super().__init__(connection, find_existing)
-        self._make_schema, self._qualified_name = make_schema, qualified_name
+        self._make_schema = make_schema
         # A name in the ledger's schema, from which the names of the ledger's tables are built.
         self._prefix: RelationName | None = None
 
     def table(self, name: str) -> RelationName:
         if self._prefix is None:
-            self._prefix = self._qualified_name(LEDGER_SCHEMA, "")
+            self._prefix = self._connection.qualify_name(LEDGER_SCHEMA, "")
         return self._prefix.sibling(name)
 
     def ensure_current(self) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import duckdb
-
 from dbanon.errors import warn_caller
 from dbanon.ledger.tables import LEDGER_SCHEMA
 from dbanon.sessions.base import MARK, Output
-from dbanon.sessions.connection import Connection
 from dbanon.sessions.names import RelationName, quote, quote_list, schema_created
 from dbanon.sessions.publication import Publication
+from dbanon.stores.duckdb.connection import DuckdbConnection
 from dbanon.stores.duckdb.dialect import READ_ONLY_QUERY, create_view, default_schema, has_schema
 from dbanon.stores.file_session import read_only_error
 
@@ -21,28 +19,24 @@ class DuckdbPublication(Publication):
 
     Parameters
     ----------
-    driver : the connection of DuckDB's own client.
     resolve_output : resolves the name of an output, with its schema.
-    stays_open : whether the connection stays open after the transaction, as a caller's does.
     """
+
+    _connection: DuckdbConnection
 
     def __init__(
         self,
-        connection: Connection,
-        driver: duckdb.DuckDBPyConnection,
+        connection: DuckdbConnection,
         resolve_output: Callable[[RelationName], RelationName],
-        *,
-        stays_open: bool,
     ) -> None:
         super().__init__(connection)
-        self._driver, self._resolve_output = driver, resolve_output
-        self._stays_open = stays_open
+        self._resolve_output = resolve_output
 
     def lock(self, name: RelationName) -> None:
         # Lock nothing, since a database file has a single writer; only check that it is writable.
         # Query only the caller's connections: those that dbanon opens for planning are always
         # read-only, which does not concern the later run.
-        if self._stays_open and self._connection.rows(READ_ONLY_QUERY)[0][0]:
+        if self._connection.stays_open and self._connection.rows(READ_ONLY_QUERY)[0][0]:
             raise read_only_error()
 
     def ensure_schema(self, name: RelationName) -> None:
@@ -64,7 +58,7 @@ class DuckdbPublication(Publication):
         mark = f"'{MARK}{output.release_id}'"
         if output.kind == "view":
             replaces = output.replaced_kind is not None
-            with default_schema(self._driver, output.name):
+            with default_schema(self._connection.driver, output.name):
                 self._connection.run(
                     create_view(
                         output.name, quote_list(columns), output.relation, replaces=replaces

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dbanon.data.chunks import Chunk
-from dbanon.data.schema import Attribute, Kind, Schema
+from dbanon.data.schema import Attribute, Schema
 from dbanon.errors import UnsupportedType
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
@@ -27,18 +27,17 @@ from dbanon.sessions.base import (
     row_id_shadowed_error,
     uncopyable_value_error,
 )
-from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.duckdb import dialect
 from dbanon.stores.duckdb.catalog import DuckdbCatalog
 from dbanon.stores.duckdb.chain_dialect import DuckdbChainDialect
+from dbanon.stores.duckdb.connection import DuckdbConnection
 from dbanon.stores.duckdb.dialect import (
     to_arrow,
     to_numpy,
     to_table,
 )
 from dbanon.stores.duckdb.digests import DuckdbDigests
-from dbanon.stores.duckdb.errors import translate_errors
 from dbanon.stores.duckdb.ledger import DuckdbLedger
 from dbanon.stores.duckdb.publication import DuckdbPublication
 from dbanon.stores.duckdb.tags import DuckdbPersonTags
@@ -51,110 +50,30 @@ _INCOMING_VIEW = "dbanon_incoming"
 class DuckdbSession(FileSession):
     """One transaction on DuckDB."""
 
-    dialect: ClassVar[Dialect] = dialect
+    connection: DuckdbConnection
     temporary_schema = "temp.main"
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, on_sql: OnSql | None = None) -> None:
-        super().__init__(on_sql)
-        self._connection = connection
-        # The reader of the query whose result is being read; None before the first.
-        self._reader: pa.RecordBatchReader | None = None
-        # The result of ``dialect.find_databases``.
-        self._databases: tuple[str, frozenset[str]] | None = None
+    def __init__(self, driver: duckdb.DuckDBPyConnection, on_sql: OnSql | None = None) -> None:
+        connection = DuckdbConnection(driver, on_sql)
+        catalog = DuckdbCatalog(connection)
+        publication = DuckdbPublication(connection, catalog.resolve_output)
+        super().__init__(
+            connection,
+            catalog=catalog,
+            publication=publication,
+            ledger=DuckdbLedger(connection, catalog.find_existing, publication.ensure_schema),
+            digests=DuckdbDigests(connection, catalog.find_source),
+            tags=DuckdbPersonTags(connection),
+            chain_dialect=DuckdbChainDialect(connection, catalog.find_source),
+        )
         # The values of settings before the store or this session changed them, by name. The store
         # restores them.
         self.previous_settings: dict[str, str] = {}
-        # The staging tables of secrets that exist.
-        self._secret_tables: set[str] = set()
-        self._ledger = DuckdbLedger(
-            self,
-            self.catalog.find_existing,
-            lambda name: self.publication.ensure_schema(name),
-            self._qualified_name,
-        )
-
-    @property
-    def tags(self) -> DuckdbPersonTags:
-        """The keyed and salted hashes of person identifiers."""
-        return DuckdbPersonTags(self, self._staged_key)
-
-    @property
-    def chain_dialect(self) -> DuckdbChainDialect:
-        """The SQL with which DuckDB makes releases of chains."""
-        return DuckdbChainDialect(self, self.catalog.find_source, self._secret_tables)
-
-    @property
-    def ledger(self) -> DuckdbLedger:
-        """The ledger of the database."""
-        return self._ledger
-
-    @property
-    def publication(self) -> DuckdbPublication:
-        """The tables and views that this session writes and publishes."""
-        return DuckdbPublication(
-            self, self._connection, self.catalog.resolve_output, stays_open=self.stays_open
-        )
-
-    @property
-    def digests(self) -> DuckdbDigests:
-        """The digests of the rows of tables."""
-        return DuckdbDigests(self, self.catalog.find_source)
-
-    @property
-    def catalog(self) -> DuckdbCatalog:
-        """The catalog of the database: its relations and schemas."""
-        return DuckdbCatalog(self, self._qualified_name, self.require_typed)
-
-    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        self.report_sql(sql)
-        with translate_errors():
-            self._connection.execute(sql, list(parameters))
-
-    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        self.report_sql(sql)
-        with translate_errors():
-            return self._connection.execute(sql, list(parameters)).fetchall()
-
-    def _batches(self, sql: str, chunk_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the result of a query in batches of up to ``chunk_rows`` rows."""
-        self.report_sql(sql)
-        with translate_errors():
-            self._reader = self._connection.sql(sql).to_arrow_reader(chunk_rows)
-            yield from self._reader
-
-    def stop_reading(self) -> None:
-        """Close the current Arrow reader: until then, the database file would stay open."""
-        if self._reader is not None:
-            self._reader.close()
 
     # -- source -----------------------------------------------------------------------------------
 
-    def _qualified_name(self, schema: str, name: str) -> RelationName:
-        with translate_errors():
-            if self._databases is None:
-                self._databases = dialect.find_databases(self._connection)
-            return dialect.qualified_name(self._connection, self._databases, schema, name)
-
-    def sort_key(self, attribute: Attribute) -> str:
-        column = super().sort_key(attribute)
-        # Enum values would sort in declared order; text sorts by code point on every database.
-        return f"CAST({column} AS VARCHAR) COLLATE C" if attribute.kind is Kind.CATEGORY else column
-
-    def text_of(self, attribute: Attribute) -> str:
-        return dialect.text_expression(attribute)
-
-    def normalized_sql(self, attribute: Attribute, value: str) -> str:
-        # replace() does not accept a UUID. Do not cast a VARCHAR, which would lose its collation.
-        if attribute.normalize and attribute.sql_type == "UUID":
-            value = f"CAST({value} AS VARCHAR)"
-        return super().normalized_sql(attribute, value)
-
     def sample(self, relation: RelationName, share: float) -> str:
         return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f} PERCENT)"
-
-    def count_distinct_sql(self, value: str) -> str:
-        # Faster than count(DISTINCT …), which takes 2 ms per column even for few rows.
-        return f"coalesce(list_unique(list({value})), 0)"
 
     def read_chunks(
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
@@ -166,11 +85,11 @@ class DuckdbSession(FileSession):
             f"{dialect.number_expression(i, a)} AS {statements.value_column(i)}"
             for i, a in enumerate(attributes)
         ]
-        joins = self.value_joins(attributes)
+        joins = self.dialect.value_joins(attributes)
         query = (
             f"SELECT {', '.join(expressions)} FROM {source.from_clause}{joins}{source.where_clause}"
         )
-        for batch in self._batches(query, chunk_rows):
+        for batch in self.connection.batches(query, chunk_rows):
             yield dialect.to_chunk(batch, attributes)
 
     def read_rows(
@@ -201,7 +120,7 @@ class DuckdbSession(FileSession):
             *(dialect.portable_expression(source.attribute(name)) for name in columns),
         ]
         query = f"SELECT {', '.join(expressions)} FROM {source.from_clause}{source.where_clause}"
-        return self._batches(query, chunk_rows)
+        return self.connection.batches(query, chunk_rows)
 
     def _require_microseconds(self, source: Relation, columns: Sequence[str]) -> None:
         """Check that timestamps can be copied in microseconds without loss.
@@ -226,11 +145,8 @@ class DuckdbSession(FileSession):
                     hint="Cast it to TIMESTAMP in a view, and anonymize the view.",
                 )
 
-    def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
-        return "SELECT unnest(CAST(? AS VARCHAR[]))", list(values)
-
     def read_numbers(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
-        for batch in self._batches(query, chunk_rows):
+        for batch in self.connection.batches(query, chunk_rows):
             yield np.column_stack([to_numpy(c.fill_null(dialect.NAN)) for c in batch.columns])
 
     # -- staging ----------------------------------------------------------------------------------
@@ -239,7 +155,7 @@ class DuckdbSession(FileSession):
         # If the connection is closed, that drops the tables.
         existing_tables = (
             {name for (name,) in self.rows(dialect.TEMPORARY_TABLES_QUERY)}
-            if self.stays_open
+            if self.connection.stays_open
             else ()
         )
         for name in sorted({*self.staging_tables}.intersection(existing_tables)):
@@ -252,13 +168,13 @@ class DuckdbSession(FileSession):
 
     def _append(self, table: str, data: pa.Table) -> None:
         """Append rows to a table."""
-        self._connection.register(_INCOMING_VIEW, data)
+        self.connection.driver.register(_INCOMING_VIEW, data)
         try:
             self.run(f"INSERT INTO {quote(table)} SELECT * FROM {_INCOMING_VIEW}")
         finally:
             # DuckDB refuses to unregister in a failed transaction.
             with suppress(duckdb.Error):
-                self._connection.unregister(_INCOMING_VIEW)
+                self.connection.driver.unregister(_INCOMING_VIEW)
 
     def load_labels(
         self,
@@ -287,7 +203,8 @@ class DuckdbSession(FileSession):
     ) -> None:
         column_types = [("class", "INTEGER"), ("position", "INTEGER")]
         column_types += [
-            (statements.retained_column_name(i), self.type_of(a)) for i, a in enumerate(attributes)
+            (statements.retained_column_name(i), self.dialect.type_of(a))
+            for i, a in enumerate(attributes)
         ]
         self.run(statements.create_staging(statements.ROWS, column_types))
         for classes, positions, rows in batches:
@@ -305,7 +222,7 @@ class DuckdbSession(FileSession):
         # DuckDB refuses the setting on a connection that has spilled already.
         [(directory,)] = self.rows("SELECT system.main.current_setting('temp_directory')")
         with suppress(duckdb.Error):
-            self._connection.execute("SET temp_directory = ''")
+            self.connection.driver.execute("SET temp_directory = ''")
             self.previous_settings["temp_directory"] = str(directory)
         self.run(statements.create_staging(statements.FILE_ROWS, columns))
         column_rows = self.rows(

@@ -117,7 +117,7 @@ class DuckdbStore(FileDatabase):
             with translate_errors():
                 connection.execute("BEGIN TRANSACTION")
             session = self._new_session(connection)
-            session.stays_open = not isinstance(self._database, str)
+            session.connection.stays_open = not isinstance(self._database, str)
             # One dictionary for both, so that settings that the session changes are restored, too.
             previous_values = session.previous_settings = {**previous_values}
             try:
@@ -129,7 +129,7 @@ class DuckdbStore(FileDatabase):
                 with translate_errors():
                     connection.execute("COMMIT")
             except BaseException:
-                session.stop_reading()
+                session.connection.stop_reading()
                 _roll_back(connection)
                 raise
         finally:

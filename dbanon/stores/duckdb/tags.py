@@ -15,7 +15,7 @@ class DuckdbPersonTags(PersonTags):
         outer_hash = f"sha256({staged_block(OUTER_BLOCK)} || unhex({inner_hash}))"
         # The tag is the first 32 hexadecimal digits, 16 bytes, of an HMAC; or of the inner hash
         # alone, if ``stage_key`` was called without an outer block.
-        return f"unhex(substr({outer_hash if self._key.hashes_twice else inner_hash}, 1, 32))"
+        return f"unhex(substr({outer_hash if self._hashes_twice else inner_hash}, 1, 32))"
 
     def salted_hash_of(self, text: str) -> str:
         # ``stage_salt`` stages the salt as the inner block. The first 16 hexadecimal digits are 8

@@ -17,7 +17,6 @@ no numeric keys, the release is written from staging tables instead.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,17 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.words import json_text
-from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation, shuffled_classes
 from dbanon.sessions.names import RelationName, quote, quote_list
-from dbanon.sessions.session import Session
-from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql import packed_rows
-from dbanon.stores.postgresql.settings import SORT_MEM, WORK_MEM
 
 # Staging table with a single row, in which each column is one of the arrays.
 RELEASE_ARRAYS = "dbanon_arrays"
@@ -369,123 +363,3 @@ def encode_copy_row(arrays: ReleaseArrays) -> Iterator[bytes]:
             elements["value"] = column.values[start : start + _ELEMENTS_PER_WRITE]
             yield elements.tobytes()
     yield packed_rows.COPY_TRAILER
-
-
-class PostgresqlArraySession(Session):
-    """Session methods that send classes as arrays, and write rows with these arrays."""
-
-    _arrays: ReleaseArrays | None = None
-
-    def stage(
-        self,
-        source: Relation,
-        microdata: Microdata,
-        partition: Partition,
-        columns: Sequence[ReleasedColumn],
-    ) -> None:
-        if not self.load_class_arrays(source, microdata, partition, columns):
-            super().stage(source, microdata, partition, columns)
-
-    def load_class_arrays(
-        self,
-        source: Relation,
-        microdata: Microdata,
-        partition: Partition,
-        columns: Sequence[ReleasedColumn],
-    ) -> bool:
-        """Load the class of each record, and the released values of each class, as arrays.
-
-        Returns False if they must be staged as tables instead: if the labels of this partition are
-        staged already, to count persons, or if the keys or the values fit no arrays.
-        """
-        self._arrays = None
-        if self._staged_partition is not partition:
-            self._arrays = self._build_arrays(source, microdata, partition, columns)
-        if self._arrays is None:
-            return False
-        self.load_arrays(self._arrays)
-        return True
-
-    def _build_arrays(
-        self,
-        source: Relation,
-        microdata: Microdata,
-        partition: Partition,
-        columns: Sequence[ReleasedColumn],
-    ) -> ReleaseArrays | None:
-        """Return the arrays for a release; None if it must be written from staging tables."""
-        slots_and_elements = assign_slots(source, microdata.keys)
-        if slots_and_elements is None:
-            return None
-        slots, elements = slots_and_elements
-        # The values of each class, in the order of class numbers. A released range has two parts,
-        # its lower and its upper bounds, and each part is an array.
-        values = build_value_arrays(
-            postgresql_dialect.staged_columns(self.parts_by_class(partition, columns))
-        )
-        if values is None:
-            return None
-        classes = self.classes_by_number(partition)
-        class_positions, position_bits = pack_class_positions(
-            slots.n_elements, elements, partition, classes
-        )
-        return ReleaseArrays(slots, class_positions, position_bits, values)
-
-    @abstractmethod
-    def load_arrays(self, release_arrays: ReleaseArrays) -> None:
-        """Make arrays available to statements, which refer to them by ``array_sql``."""
-
-    @abstractmethod
-    def array_sql(self, index: int, column: ArrayColumn) -> str:
-        """SQL of the loaded array with this index in ``ReleaseArrays.columns``."""
-
-    def run_with_arrays(self, sql: str) -> None:
-        """Execute a statement that reads arrays."""
-        self.run(sql)
-
-    def insert(
-        self,
-        table: RelationName,
-        values: Mapping[str, str],
-        source: Relation | None,
-        source_columns: Sequence[str] = (),
-        joins: str = "",
-    ) -> None:
-        # Without a source, the rows come from staging tables with values of another database.
-        if source is not None and self.insert_from_arrays(
-            table, values, source, source_columns, joins
-        ):
-            return
-        # The staging table of each row's class is in key order, but rows are needed in class order.
-        # Merge joins take a third less time here than hash joins, which access memory at random.
-        self.run("SET LOCAL enable_hashjoin = off")
-        super().insert(table, values, source, source_columns, joins)
-        self.run("SET LOCAL enable_hashjoin = on")
-
-    def insert_from_arrays(
-        self,
-        table: RelationName,
-        values: Mapping[str, str],
-        source: Relation,
-        source_columns: Sequence[str],
-        joins: str = "",
-    ) -> bool:
-        """Fill a table as ``insert`` does, with the arrays that ``load_class_arrays`` has loaded.
-
-        Returns False if no arrays are loaded.
-        """
-        if self._arrays is None:
-            return False
-        # The statement sorts all rows, and a small memory makes sorting faster.
-        self.run(f"SET LOCAL work_mem = '{SORT_MEM}'")
-        self.run_with_arrays(
-            insert_statement(
-                table, values, source, source_columns, self._arrays, self.array_sql, joins
-            )
-        )
-        self.run(f"SET LOCAL work_mem = '{WORK_MEM}'")
-        return True
-
-    @property
-    def staging_tables(self) -> tuple[str, ...]:
-        return (*super().staging_tables, RELEASE_ARRAYS)

@@ -16,13 +16,10 @@ with the call.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import lru_cache
 from itertools import islice
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,24 +29,21 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
 from dbanon.errors import OutputExists
-from dbanon.hierarchy.edges import with_pulses
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Locator, Relation, random_order
-from dbanon.sessions.names import RelationName, array_text, literal, quote, quote_list, to_sql_text
+from dbanon.sessions.names import RelationName, array_text, literal, quote, quote_list
 from dbanon.sessions.session import Session
-from dbanon.stores.postgresql import arrays, catalog, packed_rows
+from dbanon.stores.postgresql import arrays, packed_rows
 from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql.backend_catalog import BackendCatalog
+from dbanon.stores.postgresql.backend_connection import PlpyConnection
 from dbanon.stores.postgresql.backend_ledger import PlpyLedger
 from dbanon.stores.postgresql.errors import translate_spi_errors
-from dbanon.stores.postgresql.given import bind_parameters, provide_texts, provided_text_sql
+from dbanon.stores.postgresql.given import provided_text_sql
 from dbanon.stores.postgresql.publication import BackendPublication
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.settings import lock_milliseconds
-
-# Results with at most this many rows are converted without a check whether the query was cancelled.
-_ROWS_PER_CANCEL_CHECK = 100
 
 # Maximum number of rows or classes that are passed to one statement in an array.
 _ELEMENTS_PER_ARRAY = 65_536
@@ -77,107 +71,20 @@ class PlpySession(PostgresqlSession):
     oid : oid of the source, from the caller's ``regclass``; None if there is no source.
     """
 
+    connection: PlpyConnection
+    catalog: BackendCatalog
+
     def __init__(self, plpy: Any, oid: int | None = None) -> None:
-        super().__init__(on_sql=None)
-        self._plpy = plpy
-        self._catalog = BackendCatalog(self, self.value_of_key, oid)
+        connection = PlpyConnection(plpy)
+        catalog = BackendCatalog(connection, oid)
+        super().__init__(
+            connection,
+            catalog=catalog,
+            publication=BackendPublication(connection, catalog.list_columns, self.drop_staging),
+            ledger=PlpyLedger(connection, catalog.find_existing),
+        )
         # SQL that selects rows of the copied source, with a leading AND; empty for all.
         self._and_condition = ""
-        self._ledger = PlpyLedger(self, self._catalog.find_existing)
-        self._publication = BackendPublication(
-            self, self.name_limit, self._catalog.list_columns, self.drop_staging
-        )
-
-    @property
-    def ledger(self) -> PlpyLedger:
-        """The ledger of the database."""
-        return self._ledger
-
-    @property
-    def publication(self) -> BackendPublication:
-        """The tables and views that this session writes and publishes."""
-        return self._publication
-
-    @property
-    def catalog(self) -> BackendCatalog:
-        """The catalog of the database, which knows the source by its oid."""
-        return self._catalog
-
-    # -- statements -------------------------------------------------------------------------------
-
-    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        self._execute(*bind_parameters(sql, parameters))
-
-    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return self._rows(sql, parameters, cache_plan=False)
-
-    def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        # The same few queries of the catalog run in every call, so their plans are worth keeping.
-        return self._rows(sql, parameters, cache_plan=True)
-
-    def _rows(self, sql: str, parameters: Sequence[Any], cache_plan: bool) -> list[tuple[Any, ...]]:
-        # SPI returns dictionaries, which drop duplicate column names; JSON text keeps them.
-        text, values = bind_parameters(sql, parameters)
-        query = f"SELECT row_to_json(q)::text AS row_json FROM ({text}) AS q"
-        records = self._execute(query, values, cache_plan)
-        if len(records) > _ROWS_PER_CANCEL_CHECK:
-            # This yields the same records, and checks for a cancel every few rows.
-            records = with_pulses(records, self._check_for_cancel)
-        return [json.loads(row["row_json"], object_pairs_hook=_tuple_of_values) for row in records]
-
-    def _check_for_cancel(self) -> None:
-        """Run a statement, which fails if the query was cancelled.
-
-        The server does not check this while Python code runs.
-        """
-        with translate_spi_errors():
-            self._plpy.execute("SELECT 1")
-
-    def insert_rows(
-        self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
-    ) -> None:
-        typed_columns = self.rows(catalog.COLUMN_TYPES, (relation.quoted,))
-        column_types = dict(typed_columns)
-        names = [f"c{i}" for i in range(len(columns))]
-        values = ", ".join(
-            f"v.{name}::{column_types[column]}" for name, column in zip(names, columns, strict=True)
-        )
-        texts = ", ".join(provided_text_sql(i, "text[]") for i in range(len(columns)))
-        self._execute(
-            f"INSERT INTO {relation.quoted} ({quote_list(columns)})"
-            f" SELECT {values} FROM unnest({texts}) AS v({', '.join(names)})",
-            [
-                to_sql_text([None if row[i] is None else to_sql_text(row[i]) for row in rows])
-                for i in range(len(columns))
-            ],
-        )
-
-    def _execute(self, sql: str, values: Sequence[str] = (), cache_plan: bool = False) -> Any:
-        """Execute one statement.
-
-        Parameters
-        ----------
-        values : the texts that ``provided_text_sql`` refers to by index.
-        cache_plan : whether to keep the plan for later calls in this backend.
-        """
-        self.report_sql(sql)
-        with translate_spi_errors(), provide_texts(values):
-            return self._plpy.execute(
-                _prepare_cached(self._plpy.prepare, sql) if cache_plan else sql
-            )
-
-    def fetch_records(self, query: str, rows_per_fetch: int) -> Iterator[Any]:
-        """Yield the rows of a query as dictionaries, from column name to value."""
-        with translate_spi_errors():
-            cursor = self._plpy.cursor(query)
-            while records := cursor.fetch(rows_per_fetch):
-                yield from records
-            # An open cursor would keep its tables from being dropped.
-            cursor.close()
-
-    def savepoint(self) -> AbstractContextManager[Any]:
-        subtransaction: AbstractContextManager[Any] = self._plpy.subtransaction()
-        return subtransaction
 
     # -- source -----------------------------------------------------------------------------------
 
@@ -186,7 +93,7 @@ class PlpySession(PostgresqlSession):
         # source.
         self.require_no_staging()
         self._n_pages, self._n_rows = copy_source(
-            self, source, columns, lambda sql: int(self._execute(sql).nrows())
+            self, source, columns, lambda sql: int(self.connection.execute(sql).nrows())
         )
         # The columns of the key, unless it is a row address, or an integer column that the database
         # keeps unique.
@@ -246,21 +153,21 @@ class PlpySession(PostgresqlSession):
         record = packed_rows.packed_record(
             locator.expressions, locator.types, attributes, has_mask=has_mask
         )
-        joins = self.value_joins(attributes)
+        joins = self.dialect.value_joins(attributes)
         query = packed_rows.select_address_range(
             source.relation_to_read, record, ("$1", "$2"), joins, source.and_not_null_condition
         )
         with translate_spi_errors():
-            return self._plpy.prepare(query, ["text", "text"])
+            return self.connection.plpy.prepare(query, ["text", "text"])
 
     def _fetch_records_between(self, plan: Any, address_range: list[str]) -> tuple[bytes, int]:
         """Return the bytes of the records between two addresses, and the number of rows."""
         with translate_spi_errors():
-            [record] = self._plpy.execute(plan, address_range)
+            [record] = self.connection.plpy.execute(plan, address_range)
         return record["string_agg"] or b"", record["count"]
 
     def read_numbers(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
-        rows = (tuple(row.values()) for row in self.fetch_records(query, chunk_rows))
+        rows = (tuple(row.values()) for row in self.connection.fetch_records(query, chunk_rows))
         while chunk := list(islice(rows, chunk_rows)):
             yield np.array(chunk, np.float64)
 
@@ -290,7 +197,7 @@ class PlpySession(PostgresqlSession):
             statements.create_staging(
                 statements.LABELS,
                 [("key0", "tid"), ("class", "integer"), ("position", "integer")],
-                self.staging_suffix,
+                self.dialect.staging_suffix,
             )
         )
         # Texts 0 and 1 are the range of addresses, 2 and 3 the arrays of classes and positions.
@@ -310,7 +217,7 @@ class PlpySession(PostgresqlSession):
             stop = min(start + _ELEMENTS_PER_ARRAY, n)
             address_range = (_address_text(keys[start]), _address_text(keys[stop - 1]))
             array_texts = [array_text(numbers[start:stop]) for numbers in (classes, positions)]
-            self._execute(query, (*address_range, *array_texts))
+            self.connection.execute(query, (*address_range, *array_texts))
         self.run(f"ANALYZE {table}")
 
     def load_arrays(self, release_arrays: arrays.ReleaseArrays) -> None:
@@ -322,7 +229,7 @@ class PlpySession(PostgresqlSession):
 
     def run_with_arrays(self, sql: str) -> None:
         assert self._arrays is not None
-        self._execute(sql, [_array_text(column) for column in self._arrays.columns])
+        self.connection.execute(sql, [_array_text(column) for column in self._arrays.columns])
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
         staging_columns = postgresql_dialect.staged_columns(columns)
@@ -334,7 +241,7 @@ class PlpySession(PostgresqlSession):
                     ("class", "integer"),
                     *((name, sql_type) for name, sql_type, _ in staging_columns),
                 ],
-                self.staging_suffix,
+                self.dialect.staging_suffix,
             )
         )
         value_arrays = ", ".join(
@@ -345,7 +252,7 @@ class PlpySession(PostgresqlSession):
         names = quote_list([*(name for name, _, _ in staging_columns), "ordinal"])
         for start in range(0, n_classes, _ELEMENTS_PER_ARRAY):
             stop = start + _ELEMENTS_PER_ARRAY
-            self._execute(
+            self.connection.execute(
                 f"INSERT INTO {table} SELECT {start} + v.ordinal::integer - 1, {values}"
                 f" FROM unnest({value_arrays}) WITH ORDINALITY AS v({names})",
                 [array_text(column[start:stop]) for _, _, column in staging_columns],
@@ -374,10 +281,6 @@ class PlpySession(PostgresqlSession):
     # Not needed here: rows never leave the database, ``stage_labels`` stages labels itself, and SQL
     # functions make no releases of chains.
 
-    @property
-    def chain_dialect(self) -> NoReturn:
-        raise NotImplementedError
-
     def load_labels(self, *_: Any) -> None:
         raise NotImplementedError
 
@@ -397,17 +300,6 @@ def limit_locks(plpy: Any) -> str:
     limit_ms = lock_milliseconds(row["lock_timeout"])
     plpy.execute(f"SELECT set_config('lock_timeout', '{limit_ms}', true)")
     return str(row["lock_timeout"])
-
-
-@lru_cache(maxsize=64)
-def _prepare_cached(prepare: Callable[[str], Any], sql: str) -> Any:
-    """Cache the plan of a statement; the server replans it when its relations change."""
-    return prepare(sql)
-
-
-def _tuple_of_values(pairs: list[tuple[str, Any]]) -> Any:
-    """Convert a JSON object, as pairs of key and value, to its values."""
-    return tuple(value for _, value in pairs)
 
 
 def _array_text(column: arrays.ArrayColumn) -> str:
@@ -433,7 +325,9 @@ def copy_source(
     """
     locator = source.required_locator
     if locator.key_map_columns:
-        sort_keys = [session.sort_key(source.attribute(key)) for key in locator.key_map_columns]
+        sort_keys = [
+            session.dialect.sort_key(source.attribute(key)) for key in locator.key_map_columns
+        ]
     else:
         sort_keys = list(locator.expressions)
     is_in_address_order = locator.expressions == ("s.ctid",)

@@ -5,10 +5,8 @@ Public methods without a docstring override documented ones of ``sessions.catalo
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidName, TableNotFound
 from dbanon.sessions.names import RelationName
 from dbanon.stores.postgresql import catalog
@@ -29,10 +27,9 @@ class BackendCatalog(PostgresqlCatalog):
     def __init__(
         self,
         connection: PostgresqlConnection,
-        comparable_key: Callable[[Attribute], str],
         source_oid: int | None,
     ) -> None:
-        super().__init__(connection, comparable_key)
+        super().__init__(connection)
         self._source_oid = source_oid
         self._source: RelationName | None = None
 

@@ -21,9 +21,9 @@ from dbanon.sessions.chain_dialect import ChainDialect
 from dbanon.sessions.chain_staging import ABSENT_MEMBERS, PRESENT_PERSONS, SHUFFLE, TAGGED_PERSONS
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.stores.postgresql import packed_rows
-from dbanon.stores.postgresql.arrays import PostgresqlArraySession
-from dbanon.stores.postgresql.connection import CopyConnection
+from dbanon.stores.postgresql.client_connection import PsycopgConnection
 from dbanon.stores.postgresql.digest import COLUMNS_HASH
+from dbanon.stores.postgresql.session import PostgresqlSession
 
 # SQL of a random value for each row. It is from the server's cryptographic random source, which
 # setseed does not affect.
@@ -63,9 +63,7 @@ class PostgresqlChainDialect(ChainDialect):
     # The planner does not merge a subquery with OFFSET into the outer query.
     compute_once_clause = " OFFSET 0"
 
-    def __init__(self, connection: CopyConnection) -> None:
-        super().__init__(connection)
-        self._copying = connection
+    _connection: PsycopgConnection
 
     def random_order_key(self, alias: str) -> str:
         # The value differs between rows, whatever their alias.
@@ -180,7 +178,7 @@ class PostgresqlChainDialect(ChainDialect):
         keys = (*source.required_locator.expressions, integer)
         query = packed_rows.build_copy_query(keys, key_types, [], [], from_clause)
         chunks = [np.empty((0, len(key_types)), np.int64)]
-        for buffer in self._copying.copy_chunks(query, _ROWS_PER_READ):
+        for buffer in self._connection.copy_chunks(query, _ROWS_PER_READ):
             chunk, _, _ = packed_rows.unpack_copy_rows(buffer, key_types, [], n_passthrough=0)
             chunks.append(chunk.keys)
         return np.concatenate(chunks)
@@ -201,7 +199,7 @@ class PostgresqlChainArrays(ChainArrays):
 
     no_person_tag = "decode('00000000000000000000000000000000', 'hex')"
 
-    def __init__(self, connection: CopyConnection, release_arrays: PostgresqlArraySession) -> None:
+    def __init__(self, connection: PsycopgConnection, release_arrays: PostgresqlSession) -> None:
         self._connection, self._release_arrays = connection, release_arrays
 
     def fetch(self, columns: Sequence[tuple[str, str]], rows: str) -> list[ColumnArray]:
@@ -221,7 +219,7 @@ class PostgresqlChainArrays(ChainArrays):
     def load(self, table: str, columns: Sequence[tuple[str, str, ColumnArray]]) -> None:
         column_types = [(name, sql_type) for name, sql_type, _ in columns]
         self._connection.run(
-            statements.create_staging(table, column_types, self._connection.staging_suffix)
+            statements.create_staging(table, column_types, self._connection.dialect.staging_suffix)
         )
         self.append(RelationName(None, table), columns)
         self._connection.run(f"ANALYZE {quote(table)}")

@@ -78,7 +78,7 @@ class StableSource(SqlSource):
     def _order_by(self, relation: Relation) -> str:
         """The sort keys of records, for ORDER BY; the relation has the alias s."""
         keys = [
-            self.session.sort_key(relation.attribute(name))
+            self.session.dialect.sort_key(relation.attribute(name))
             for name in relation.required_locator.key_map_columns
         ]
         return ", ".join(keys or relation.required_locator.expressions)
@@ -99,7 +99,7 @@ class StableSource(SqlSource):
             f"{numbered_rows}{source.where_clause}", record, DEFAULT_CHUNK_ROWS
         )
         # Each row of the query is a whole chunk.
-        for row in self.session.fetch_records(query, rows_per_fetch=1):
+        for row in self.session.connection.fetch_records(query, rows_per_fetch=1):
             yield packed_rows.unpack(row["string_agg"], ["bigint"], attributes)
 
     def _dictionary_queries(
@@ -112,7 +112,7 @@ class StableSource(SqlSource):
         queries = []
         for position, attribute in enumerate(attributes):
             if attribute.kind.is_coded:
-                text = self.session.value_of(attribute)
+                text = self.session.dialect.value_of(attribute)
                 column = f"s.{quote(attribute.name)}"
                 query = statements.numbered_values(
                     f"{source.name.quoted} AS s", text, column, source.and_not_null_condition
@@ -125,7 +125,7 @@ class StableSource(SqlSource):
         locator = source.required_locator
         if locator.key_map_columns or locator.types == ("bigint",):
             columns = [
-                (name, self.session.value_of_key(source.attribute(name)))
+                (name, self.session.dialect.value_of_key(source.attribute(name)))
                 for name in locator.key_map_columns or self._key_columns(source)
             ]
         else:
@@ -138,7 +138,10 @@ class StableSource(SqlSource):
             f"SELECT jsonb_build_object({pairs})::text AS row_key"
             f" FROM {source.name.quoted} AS s ORDER BY {self._order_by(source)}"
         )
-        return [row["row_key"] for row in self.session.fetch_records(query, DEFAULT_CHUNK_ROWS)]
+        return [
+            row["row_key"]
+            for row in self.session.connection.fetch_records(query, DEFAULT_CHUNK_ROWS)
+        ]
 
     @staticmethod
     def _key_columns(source: Relation) -> list[str]:

@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from dbanon.errors import OutputExists, SourceChanged
 from dbanon.ledger.postgresql import REVOKE_INTERNAL, REVOKE_PERSONS
 from dbanon.ledger.tables import LEDGER_SCHEMA, TABLES
-from dbanon.sessions.base import ExistingRelation
-from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.names import quote
 from dbanon.stores.postgresql import rights
-from dbanon.stores.postgresql.connection import PostgresqlConnection
+from dbanon.stores.postgresql.client_connection import PsycopgConnection
 from dbanon.stores.postgresql.errors import translate_errors
 from dbanon.stores.postgresql.ledger import PostgresqlLedger
 from dbanon.stores.postgresql.locks import lock_schema
 
 if TYPE_CHECKING:
-    import sqlalchemy
+    pass
 
 
 class PsycopgLedger(PostgresqlLedger):
-    """The ledger of a session through psycopg, which Alembic migrates.
+    """The ledger of a session through psycopg, which Alembic migrates."""
 
-    Parameters
-    ----------
-    alembic_connection : the session's connection, for Alembic.
-    """
-
-    def __init__(
-        self,
-        connection: PostgresqlConnection,
-        find_existing: Callable[[RelationName], ExistingRelation | None],
-        alembic_connection: sqlalchemy.Connection,
-    ) -> None:
-        super().__init__(connection, find_existing)
-        self._alembic_connection = alembic_connection
+    _connection: PsycopgConnection
 
     def ensure_current(self) -> None:
         # Check first: even reading the ledger's version could run another role's code.
@@ -54,7 +40,7 @@ class PsycopgLedger(PostgresqlLedger):
             with translate_errors():
                 create_or_migrate(
                     self,
-                    self._alembic_connection,
+                    self._connection.alembic_connection,
                     partial(rights.make_schema, self._connection, LEDGER_SCHEMA),
                     self._revoke_statements(),
                 )

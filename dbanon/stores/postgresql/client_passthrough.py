@@ -8,9 +8,9 @@ possible, otherwise by the server.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +24,10 @@ from dbanon.errors import DatabaseFailure, MemoryLimit, RecountFailed, Unsupport
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation, shuffled_classes
-from dbanon.sessions.connection import Connection
 from dbanon.sessions.names import RelationName, quote, quote_list
-from dbanon.sessions.passthrough import ColumnPassthrough
+from dbanon.sessions.passthrough import ClassStaging, ColumnPassthrough
 from dbanon.stores.postgresql import catalog, packed_rows
-from dbanon.stores.postgresql import dialect as postgresql_dialect
+from dbanon.stores.postgresql.client_connection import PsycopgConnection
 
 # Number of rows per write.
 _ROWS_PER_WRITE = 32_768
@@ -139,30 +138,6 @@ class Passthrough:
         return row_of_record
 
 
-class CopyConnection(Connection, Protocol):
-    """Transfers bytes by COPY, and stages the classes of records."""
-
-    def copy_chunks(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.uint8]]:
-        """Yield the rows of a COPY … TO STDOUT as bytes, uint8 (m,), without header and trailer.
-
-        Parameters
-        ----------
-        chunk_rows : the number of rows to yield at a time.
-        """
-
-    def copy_bytes(self, copy: str, chunks: Iterable[bytes | memoryview]) -> None:
-        """Execute a COPY … FROM STDIN with these bytes, in chunks of any size."""
-
-    def value_joins(self, attributes: Sequence[Attribute]) -> str:
-        """JOINs with the staged dictionaries, for a query that reads rows."""
-
-    def stage_classes(self, partition: Partition, columns: Sequence[ReleasedColumn]) -> None:
-        """Stage the released values of every class, ordered by class number."""
-
-    def classes_by_number(self, partition: Partition) -> NDArray[np.int64]:
-        """Return the class of each random class number, int64 (n_classes,)."""
-
-
 class PostgresqlPassthrough(ColumnPassthrough):
     """Reads retained columns and writes finished rows through a client of PostgreSQL.
 
@@ -172,7 +147,9 @@ class PostgresqlPassthrough(ColumnPassthrough):
     oid_of : returns the oid of a source that the session has looked up.
     """
 
-    def __init__(self, connection: CopyConnection, oid_of: Callable[[RelationName], int]) -> None:
+    def __init__(
+        self, connection: PsycopgConnection, oid_of: Callable[[RelationName], int]
+    ) -> None:
         self._connection, self._oid_of = connection, oid_of
         # The retained values, from ``read_chunks`` until ``insert`` writes them.
         self._retained_rows: Passthrough | None = None
@@ -181,7 +158,9 @@ class PostgresqlPassthrough(ColumnPassthrough):
         oid = self._oid_of(source.name)
         # Only check columns that are read unconverted; others are read as text.
         names = [
-            a.name for a in columns if postgresql_dialect.retained_column(a) == f"s.{quote(a.name)}"
+            a.name
+            for a in columns
+            if self._connection.dialect.retained_value(a) == f"s.{quote(a.name)}"
         ]
         for name, sql_type, is_domain in self._connection.rows(
             catalog.TYPES_WITHOUT_PASSTHROUGH, (oid, names)
@@ -201,10 +180,10 @@ class PostgresqlPassthrough(ColumnPassthrough):
         memory_limit: int | None,
     ) -> Iterator[Chunk]:
         locator = source.required_locator
-        from_clause = (
-            f"{source.from_clause}{self._connection.value_joins(attributes)}{source.where_clause}"
-        )
-        values = [postgresql_dialect.retained_column(a) for a in passthrough]
+        dialect = self._connection.dialect
+        joins = dialect.value_joins(attributes)
+        from_clause = f"{source.from_clause}{joins}{source.where_clause}"
+        values = [dialect.retained_value(a) for a in passthrough]
         query = packed_rows.build_copy_query(
             locator.expressions, locator.types, attributes, values, from_clause
         )
@@ -232,6 +211,7 @@ class PostgresqlPassthrough(ColumnPassthrough):
 
     def insert(
         self,
+        staging: ClassStaging,
         table: RelationName,
         class_columns: Sequence[tuple[str, str, str]],
         columns: Sequence[ReleasedColumn],
@@ -244,10 +224,11 @@ class PostgresqlPassthrough(ColumnPassthrough):
         assert retained_rows.n_columns == len(passthrough)
         row_of_record = retained_rows.find_rows(microdata.keys)
         retained_rows.keys.clear()
-        encoded_classes = self._encode_classes(partition, class_columns, columns)
+        classes = staging.classes_by_number(partition)
+        encoded_classes = _encode_classes(classes, class_columns, columns)
         if encoded_classes is None:
             # The server then converts the staged values of the classes.
-            self._connection.stage_classes(partition, columns)
+            staging.stage_classes(partition, columns)
         self._use_stored_encoding(enabled=True)
         if encoded_classes is None:
             encoded_classes = self._fetch_class_bytes(class_columns, partition.n_classes)
@@ -266,7 +247,6 @@ class PostgresqlPassthrough(ColumnPassthrough):
         # FREEZE is possible since this transaction has created the table.
         copy = f"COPY {table.quoted} ({names}) FROM STDIN (FORMAT binary, FREEZE)"
         try:
-            classes = self._connection.classes_by_number(partition)
             self._connection.copy_bytes(
                 copy, _encode_rows(row_join, partition, classes, row_of_record)
             )
@@ -280,43 +260,6 @@ class PostgresqlPassthrough(ColumnPassthrough):
                 hint="Leave out `kept_columns`, so that its values stay in the database.",
             ) from None
         self._use_stored_encoding(enabled=False)
-
-    def _encode_classes(
-        self,
-        partition: Partition,
-        class_columns: Sequence[tuple[str, str, str]],
-        columns: Sequence[ReleasedColumn],
-    ) -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
-        """Encode the released fields of each class without the server.
-
-        Returns the same as ``_fetch_class_bytes``; None if the server must convert a type.
-
-        Parameters
-        ----------
-        class_columns : name, SQL type and SQL of the value of each released column.
-        columns : the released values of each class.
-        """
-        columns_by_name = {column.attribute.name: column for column in columns}
-        fields: list[tuple[str, str]] = []
-        encoded_columns = []
-        # The heads of the rows are in the order of class numbers.
-        classes = self._connection.classes_by_number(partition)
-        for index, (name, sql_type, _) in enumerate(class_columns):
-            column = columns_by_name[name]
-            if column.upper is not None or column.missing is not None:
-                # Let the server encode ranges and NULLs.
-                return None
-            encoded = _encode_column(column.values[classes], column.attribute.kind, sql_type)
-            if encoded is None:
-                return None
-            encoded_columns.append(encoded)
-            fields += [(f"length{index}", ">i4"), (f"value{index}", encoded.dtype.str)]
-        records = np.empty(partition.n_classes, np.dtype(fields))
-        for index, encoded in enumerate(encoded_columns):
-            records[f"length{index}"] = encoded.dtype.itemsize
-            records[f"value{index}"] = encoded
-        ends = np.arange(1, len(records) + 1) * records.dtype.itemsize
-        return records.view(np.uint8), ends
 
     def _fetch_class_bytes(
         self, class_columns: Sequence[tuple[str, str, str]], n_classes: int
@@ -351,6 +294,44 @@ class PostgresqlPassthrough(ColumnPassthrough):
                 hint="This is an error in dbanon: please report it.",
             )
         return np.frombuffer(fields, np.uint8), all_ends
+
+
+def _encode_classes(
+    classes: NDArray[np.int64],
+    class_columns: Sequence[tuple[str, str, str]],
+    columns: Sequence[ReleasedColumn],
+) -> tuple[NDArray[np.uint8], NDArray[np.int64]] | None:
+    """Encode the released fields of each class without the server.
+
+    Returns the same as ``PostgresqlPassthrough._fetch_class_bytes``; None if the server must
+    convert a type.
+
+    Parameters
+    ----------
+    classes : the class of each class number, int64 (n_classes,).
+    class_columns : name, SQL type and SQL of the value of each released column.
+    columns : the released values of each class.
+    """
+    columns_by_name = {column.attribute.name: column for column in columns}
+    fields: list[tuple[str, str]] = []
+    encoded_columns = []
+    # The heads of the rows are in the order of class numbers.
+    for index, (name, sql_type, _) in enumerate(class_columns):
+        column = columns_by_name[name]
+        if column.upper is not None or column.missing is not None:
+            # Let the server encode ranges and NULLs.
+            return None
+        encoded = _encode_column(column.values[classes], column.attribute.kind, sql_type)
+        if encoded is None:
+            return None
+        encoded_columns.append(encoded)
+        fields += [(f"length{index}", ">i4"), (f"value{index}", encoded.dtype.str)]
+    records = np.empty(len(classes), np.dtype(fields))
+    for index, encoded in enumerate(encoded_columns):
+        records[f"length{index}"] = encoded.dtype.itemsize
+        records[f"value{index}"] = encoded
+    ends = np.arange(1, len(records) + 1) * records.dtype.itemsize
+    return records.view(np.uint8), ends
 
 
 def _encode_column(values: NDArray[Any], kind: Kind, sql_type: str) -> NDArray[Any] | None:

@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.schema import Attribute, Kind
+from dbanon.data.schema import CASEFOLD, WHITE_SPACE, Attribute, Kind
+from dbanon.data.words import json_text
 from dbanon.errors import InvalidName
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Locator, uncopyable_type_error
+from dbanon.sessions.dialect import Dialect
 from dbanon.sessions.names import literal, quote
 
 # Type of a range's bounds, by range type.
@@ -32,40 +34,9 @@ _BOUND_TYPES = {
     "tstzrange": "timestamptz",
 }
 _LARGEST_INTEGER = 2**31 - 1
+# Maximum bytes of a name.
+NAME_LIMIT = 63
 _SYSTEM_COLUMNS = frozenset({"tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"})
-
-
-def released_expression(position: int, column: ReleasedColumn) -> str:
-    """SQL that casts the staged class value at this position to the column's type.
-
-    The staging table of classes has the alias c.
-    """
-    if column.upper is not None:
-        # Only columns that are released as ranges have upper bounds.
-        return _range_expression(position, column)
-    attribute, name = column.attribute, f"c.{statements.value_column(position)}"
-    if attribute.kind is Kind.INTEGER:
-        # Integers of more than 64 bits are staged as texts.
-        value = f"{name}::numeric" if column.values.dtype == object else name
-    elif attribute.kind is Kind.DECIMAL:
-        value = f"{name}::numeric * {Decimal(1).scaleb(-attribute.scale):f}"
-    elif attribute.kind is Kind.DATE:
-        value = f"date '1970-01-01' + {name}::integer"
-    elif attribute.kind is Kind.TIMESTAMP:
-        timestamp_type = "timestamptz" if attribute.has_time_zone else "timestamp"
-        # Split into days and microseconds, since intervals are multiplied in floating point.
-        days = f"({name} / 86400000000)::integer * interval '1 day'"
-        micros = f"({name} % 86400000000)::double precision * interval '1 microsecond'"
-        value = f"{timestamp_type} 'epoch' + {days} + {micros}"
-    elif attribute.enum_type:
-        value = _enum_value(name, attribute.enum_type)
-    else:
-        value = name
-    value = f"({value})::{attribute.sql_type}"
-    if column.missing is None:
-        # No class is released with NULL.
-        return value
-    return f"CASE WHEN {name}_null THEN NULL ELSE {value} END"
 
 
 def as_text(attribute: Attribute) -> str:
@@ -87,117 +58,6 @@ def _enum_value(label: str, enum_type: str) -> str:
     return f"(SELECT {values})[array_position(({labels}), {label})]"
 
 
-def _range_expression(position: int, column: ReleasedColumn) -> str:
-    """SQL of a range whose bounds are staged at this position and the next one."""
-    # ``written_columns`` are the lower and the upper bounds. NULLs are handled for the range,
-    # below.
-    range_type_name = column.attribute.sql_type
-    bound_attribute = replace(column.attribute, sql_type=_BOUND_TYPES[range_type_name])
-    lower, upper = (
-        released_expression(position + i, replace(bound, attribute=bound_attribute, missing=None))
-        for i, bound in enumerate(column.written_columns)
-    )
-    value = f"{range_type_name}({lower}, {upper}, '{'[]' if column.is_closed else '[)'}')"
-    if column.missing is None:
-        return value
-    return f"CASE WHEN c.{statements.value_column(position)}_null THEN NULL ELSE {value} END"
-
-
-def range_type(attribute: Attribute, bounds: Sequence[NDArray[Any]] = ()) -> str:
-    """Return the range type for a column's values, wide enough for these bounds.
-
-    Parameters
-    ----------
-    bounds : arrays of the lower and the upper bounds of the ranges, (n_classes,) each.
-    """
-    if attribute.kind is Kind.INTEGER:
-        # The server stores the closed range [1,2] as [1,3), so an int4range cannot end with the
-        # largest integer.
-        needs_bigint = attribute.bits > 32 or any(
-            len(values) and max(-int(values.min()), int(values.max())) >= _LARGEST_INTEGER
-            for values in bounds
-        )
-        return "int8range" if needs_bigint else "int4range"
-    if attribute.kind is Kind.TIMESTAMP:
-        return "tstzrange" if attribute.has_time_zone else "tsrange"
-    return "daterange" if attribute.kind is Kind.DATE else "numrange"
-
-
-def quotient_and_remainder(attribute: Attribute) -> tuple[str, str]:
-    """SQL for quotient and remainder of a value divided by the number of rows in its class.
-
-    The size of the class is ``n.size``. Decimals and timestamps are first scaled to whole numbers.
-    The exact sum of a class follows from the sums of both parts, which do not overflow.
-    """
-    column = f"s.{quote(attribute.name)}"
-    if attribute.kind is Kind.TIMESTAMP:
-        column = f"extract(epoch FROM {column})"
-    # The product is a whole number; trunc removes its digits after the decimal point.
-    column = f"trunc({column}::numeric * {10**attribute.scale})"
-    return f"div({column}, n.size)", f"mod({column}, n.size)"
-
-
-def bounded_number(attribute: Attribute, low: str, high: str) -> str:
-    """SQL of a column's values as doubles; the relation has the alias s.
-
-    Dates are days since 1970, and timestamps are microseconds. Values of types that could overflow
-    are clipped to the bounds.
-
-    Parameters
-    ----------
-    low, high : the bounds as text, in the form of literals of the column's type.
-    """
-    column, kind = f"s.{quote(attribute.name)}", attribute.kind
-    if kind is Kind.BOOLEAN:
-        return f"{column}::integer::double precision"
-    if kind is Kind.INTEGER:
-        return f"{column}::double precision"
-    # Clip before computing, since infinite or huge values would raise an error.
-    bound_type = {
-        Kind.DECIMAL: "numeric",
-        Kind.FLOAT: "double precision",
-        Kind.DATE: "date",
-        Kind.TIMESTAMP: "timestamptz" if attribute.has_time_zone else "timestamp",
-    }[kind]
-    lower, upper = f"{literal(low)}::{bound_type}", f"{literal(high)}::{bound_type}"
-    clipped = f"LEAST(GREATEST({column}, {lower}), {upper})"
-    if kind is Kind.DATE:
-        number = f"({clipped} - date '1970-01-01')"
-    elif kind is Kind.TIMESTAMP:
-        number = f"extract(epoch FROM {clipped}) * 1000000"
-    else:
-        return f"CASE WHEN {column} <> 'NaN' THEN ({clipped})::double precision END"
-    return f"CASE WHEN {column} IS NOT NULL THEN ({number})::double precision END"
-
-
-def type_of(attribute: Attribute) -> str:
-    """Return the PostgreSQL type for a column that may come from another database.
-
-    Raises
-    ------
-    UnsupportedType : PostgreSQL has no type for its values.
-    InvalidName : the name is that of a system column.
-    """
-    if attribute.name in _SYSTEM_COLUMNS:
-        raise InvalidName(
-            f'In PostgreSQL every table has a system column "{attribute.name}".',
-            hint="Rename the column in a view, and anonymize the view.",
-        )
-    if attribute.kind is Kind.INTEGER:
-        return {16: "smallint", 32: "integer", 64: "bigint"}.get(attribute.bits, "numeric")
-    if attribute.kind is Kind.DECIMAL:
-        digits = f"({attribute.precision},{attribute.scale})" if attribute.precision else ""
-        return f"numeric{digits}"
-    if attribute.kind is Kind.FLOAT:
-        return "real" if attribute.bits == 32 else "double precision"
-    if attribute.kind is Kind.TIMESTAMP:
-        time_zone = " with time zone" if attribute.has_time_zone else ""
-        return f"timestamp({min(attribute.scale, 6)}){time_zone}"
-    if attribute.kind is Kind.OTHER:
-        raise uncopyable_type_error(attribute)
-    return {Kind.DATE: "date", Kind.BOOLEAN: "boolean", Kind.CATEGORY: "text"}[attribute.kind]
-
-
 def as_portable(attribute: Attribute) -> str:
     """SQL of a retained column for another database: text if its type may be unknown there."""
     if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
@@ -214,17 +74,6 @@ def keys_as_integers(locator: Locator) -> list[str]:
         }.get(key_type, f"({key})::bigint")
         for key, key_type in zip(locator.expressions, locator.types, strict=True)
     ]
-
-
-def retained_column(attribute: Attribute) -> str:
-    """SQL of a retained column, converted so that storing it needs no user-defined cast.
-
-    Only a column of a user-defined type that is released as text is converted, such as another
-    role's enum.
-    """
-    if attribute.uses_output_function and attribute.sql_type == "text":
-        return as_text(attribute)
-    return f"s.{quote(attribute.name)}"
 
 
 def staged_columns(columns: Sequence[ReleasedColumn]) -> list[tuple[str, str, NDArray[Any]]]:
@@ -257,3 +106,173 @@ def to_psycopg(sql: str) -> str:
     return _NO_PARAMETERS_OR_PARAMETER.sub(
         lambda match: "%s" if match[0] == "?" else match[0], sql.replace("%", "%%")
     )
+
+
+class PostgresqlDialect(Dialect):
+    """The SQL of PostgreSQL."""
+
+    name_limit = NAME_LIMIT
+    staging_suffix = " ON COMMIT DROP"
+
+    def text_of(self, attribute: Attribute) -> str:
+        return f'{as_text(attribute)} COLLATE "C"'
+
+    def value_of(self, attribute: Attribute) -> str:
+        if attribute.normalize:
+            # btrim keeps the column's collation; not all collations support replace().
+            trimmed = f"btrim({as_text(attribute)}, '{WHITE_SPACE}')"
+            return self.lowercase_sql(trimmed) if attribute.normalize == CASEFOLD else trimmed
+        # Compare user-defined types as text: resolving their = operator could use their owner's
+        # casts.
+        return (
+            self.text_of(attribute)
+            if attribute.uses_output_function
+            else super().value_of(attribute)
+        )
+
+    def value_of_key(self, attribute: Attribute) -> str:
+        """SQL of a key column in a form that can be compared."""
+        return (
+            self.text_of(attribute)
+            if attribute.uses_output_function
+            else f"s.{quote(attribute.name)}"
+        )
+
+    def sort_key(self, attribute: Attribute) -> str:
+        column = super().sort_key(attribute)
+        # Sort texts by their bytes, so that the order depends on no collation. A uuid needs no
+        # conversion; user-defined types may have any name.
+        is_uuid = "uuid" in attribute.sql_type and not attribute.uses_output_function
+        if attribute.uses_output_function or (attribute.kind is Kind.CATEGORY and not is_uuid):
+            return self.text_of(attribute)
+        return column
+
+    def grouping_sql(self, attribute: Attribute) -> str:
+        # As in ``value_of``, user-defined types are compared as text.
+        return (
+            self.text_of(attribute)
+            if attribute.uses_output_function
+            else super().grouping_sql(attribute)
+        )
+
+    def retained_value(self, attribute: Attribute) -> str:
+        """SQL of a retained column, converted so that storing it needs no user-defined cast.
+
+        Only a column of a user-defined type that is released as text is converted, such as another
+        role's enum.
+        """
+        if attribute.uses_output_function and attribute.sql_type == "text":
+            return as_text(attribute)
+        return f"s.{quote(attribute.name)}"
+
+    def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
+        return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json_text(values)
+
+    def bounded_number(self, attribute: Attribute, low: str, high: str) -> str:
+        column, kind = f"s.{quote(attribute.name)}", attribute.kind
+        if kind is Kind.BOOLEAN:
+            return f"{column}::integer::double precision"
+        if kind is Kind.INTEGER:
+            return f"{column}::double precision"
+        # Clip before computing, since infinite or huge values would raise an error.
+        bound_type = {
+            Kind.DECIMAL: "numeric",
+            Kind.FLOAT: "double precision",
+            Kind.DATE: "date",
+            Kind.TIMESTAMP: "timestamptz" if attribute.has_time_zone else "timestamp",
+        }[kind]
+        lower, upper = f"{literal(low)}::{bound_type}", f"{literal(high)}::{bound_type}"
+        clipped = f"LEAST(GREATEST({column}, {lower}), {upper})"
+        if kind is Kind.DATE:
+            number = f"({clipped} - date '1970-01-01')"
+        elif kind is Kind.TIMESTAMP:
+            number = f"extract(epoch FROM {clipped}) * 1000000"
+        else:
+            return f"CASE WHEN {column} <> 'NaN' THEN ({clipped})::double precision END"
+        return f"CASE WHEN {column} IS NOT NULL THEN ({number})::double precision END"
+
+    def released_expression(self, position: int, column: ReleasedColumn) -> str:
+        if column.upper is not None:
+            # Only columns that are released as ranges have upper bounds.
+            return self._range_expression(position, column)
+        attribute, name = column.attribute, f"c.{statements.value_column(position)}"
+        if attribute.kind is Kind.INTEGER:
+            # Integers of more than 64 bits are staged as texts.
+            value = f"{name}::numeric" if column.values.dtype == object else name
+        elif attribute.kind is Kind.DECIMAL:
+            value = f"{name}::numeric * {Decimal(1).scaleb(-attribute.scale):f}"
+        elif attribute.kind is Kind.DATE:
+            value = f"date '1970-01-01' + {name}::integer"
+        elif attribute.kind is Kind.TIMESTAMP:
+            timestamp_type = "timestamptz" if attribute.has_time_zone else "timestamp"
+            # Split into days and microseconds, since intervals are multiplied in floating point.
+            days = f"({name} / 86400000000)::integer * interval '1 day'"
+            micros = f"({name} % 86400000000)::double precision * interval '1 microsecond'"
+            value = f"{timestamp_type} 'epoch' + {days} + {micros}"
+        elif attribute.enum_type:
+            value = _enum_value(name, attribute.enum_type)
+        else:
+            value = name
+        value = f"({value})::{attribute.sql_type}"
+        if column.missing is None:
+            # No class is released with NULL.
+            return value
+        return f"CASE WHEN {name}_null THEN NULL ELSE {value} END"
+
+    def quotient_and_remainder(self, attribute: Attribute) -> tuple[str, str]:
+        column = f"s.{quote(attribute.name)}"
+        if attribute.kind is Kind.TIMESTAMP:
+            column = f"extract(epoch FROM {column})"
+        # The product is a whole number; trunc removes its digits after the decimal point.
+        column = f"trunc({column}::numeric * {10**attribute.scale})"
+        return f"div({column}, n.size)", f"mod({column}, n.size)"
+
+    def type_of(self, attribute: Attribute) -> str:
+        if attribute.name in _SYSTEM_COLUMNS:
+            raise InvalidName(
+                f'In PostgreSQL every table has a system column "{attribute.name}".',
+                hint="Rename the column in a view, and anonymize the view.",
+            )
+        if attribute.kind is Kind.INTEGER:
+            return {16: "smallint", 32: "integer", 64: "bigint"}.get(attribute.bits, "numeric")
+        if attribute.kind is Kind.DECIMAL:
+            digits = f"({attribute.precision},{attribute.scale})" if attribute.precision else ""
+            return f"numeric{digits}"
+        if attribute.kind is Kind.FLOAT:
+            return "real" if attribute.bits == 32 else "double precision"
+        if attribute.kind is Kind.TIMESTAMP:
+            time_zone = " with time zone" if attribute.has_time_zone else ""
+            return f"timestamp({min(attribute.scale, 6)}){time_zone}"
+        if attribute.kind is Kind.OTHER:
+            raise uncopyable_type_error(attribute)
+        return {Kind.DATE: "date", Kind.BOOLEAN: "boolean", Kind.CATEGORY: "text"}[attribute.kind]
+
+    def range_type(self, attribute: Attribute, bounds: Sequence[NDArray[Any]] = ()) -> str:
+        if attribute.kind is Kind.INTEGER:
+            # The server stores the closed range [1,2] as [1,3), so an int4range cannot end with the
+            # largest integer.
+            needs_bigint = attribute.bits > 32 or any(
+                len(values) and max(-int(values.min()), int(values.max())) >= _LARGEST_INTEGER
+                for values in bounds
+            )
+            return "int8range" if needs_bigint else "int4range"
+        if attribute.kind is Kind.TIMESTAMP:
+            return "tstzrange" if attribute.has_time_zone else "tsrange"
+        return "daterange" if attribute.kind is Kind.DATE else "numrange"
+
+    def _range_expression(self, position: int, column: ReleasedColumn) -> str:
+        """SQL of a range whose bounds are staged at this position and the next one."""
+        # ``written_columns`` are the lower and the upper bounds. NULLs are handled for the range,
+        # below.
+        range_type_name = column.attribute.sql_type
+        bound_attribute = replace(column.attribute, sql_type=_BOUND_TYPES[range_type_name])
+        lower, upper = (
+            self.released_expression(
+                position + i, replace(bound, attribute=bound_attribute, missing=None)
+            )
+            for i, bound in enumerate(column.written_columns)
+        )
+        value = f"{range_type_name}({lower}, {upper}, '{'[]' if column.is_closed else '[)'}')"
+        if column.missing is None:
+            return value
+        return f"CASE WHEN c.{statements.value_column(position)}_null THEN NULL ELSE {value} END"

@@ -19,7 +19,6 @@ from dataclasses import replace
 from dbanon.data.schema import Attribute, Kind
 from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.connection import Connection
-from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName, literal, quote, quote_list
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import catalog
@@ -72,34 +71,34 @@ def names(output: RelationName, release_id: str, count: int, max_bytes: int) -> 
 
 
 def make(
-    session: SessionInterface,
+    connection: Connection,
     pieces: Sequence[RelationName],
     columns: Sequence[tuple[str, str]],
     release_id: str,
 ) -> None:
     """Create empty pieces that only their owner may read; columns are names and types."""
     body = ", ".join(f"{quote(name)} {sql_type}" for name, sql_type in columns)
-    [(now,)] = session.rows("SELECT extract(epoch FROM clock_timestamp())::bigint")
+    [(now,)] = connection.rows("SELECT extract(epoch FROM clock_timestamp())::bigint")
     for piece in pieces:
-        session.run(f"CREATE UNLOGGED TABLE {piece.quoted} ({body})")
+        connection.run(f"CREATE UNLOGGED TABLE {piece.quoted} ({body})")
         mark = literal(f"{MARK}{release_id} {int(now)}")
-        session.run(f"COMMENT ON TABLE {piece.quoted} IS {mark}")
-        for (reader,) in session.rows(_READERS, (piece.schema, piece.name)):
-            session.run(f"REVOKE ALL ON TABLE {piece.quoted} FROM {reader}")
+        connection.run(f"COMMENT ON TABLE {piece.quoted} IS {mark}")
+        for (reader,) in connection.rows(_READERS, (piece.schema, piece.name)):
+            connection.run(f"REVOKE ALL ON TABLE {piece.quoted} FROM {reader}")
 
 
-def lock(session: SessionInterface, pieces: Sequence[RelationName]) -> None:
+def lock(connection: Connection, pieces: Sequence[RelationName]) -> None:
     """Lock the pieces against workers that still write.
 
     Call this before the first query of the transaction, so that its snapshot has all rows that
     workers have committed.
     """
     for piece in pieces:
-        session.run(f"LOCK TABLE {piece.quoted} IN ACCESS EXCLUSIVE MODE")
+        connection.run(f"LOCK TABLE {piece.quoted} IN ACCESS EXCLUSIVE MODE")
 
 
 def gather(
-    session: SessionInterface,
+    connection: Connection,
     output: Output,
     pieces: Sequence[RelationName],
     columns: Sequence[str],
@@ -107,16 +106,16 @@ def gather(
     """Fill the output table with the rows of all pieces in a new random order."""
     column_list = quote_list(columns)
     rows = " UNION ALL ".join(f"SELECT {column_list} FROM {piece.quoted}" for piece in pieces)
-    session.run(
+    connection.run(
         f"INSERT INTO {output.staging_name.quoted} ({column_list})"
         f" SELECT {column_list} FROM ({rows}) AS r ORDER BY gen_random_uuid()"
     )
 
 
-def drop(session: SessionInterface, pieces: Sequence[RelationName]) -> None:
+def drop(connection: Connection, pieces: Sequence[RelationName]) -> None:
     """Drop the pieces that exist."""
     for piece in pieces:
-        session.run(f"DROP TABLE IF EXISTS {piece.quoted}")
+        connection.run(f"DROP TABLE IF EXISTS {piece.quoted}")
 
 
 def find_abandoned(connection: Connection) -> list[RelationName]:

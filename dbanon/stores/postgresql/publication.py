@@ -29,10 +29,9 @@ class PostgresqlPublication(Publication):
     def __init__(
         self,
         connection: PostgresqlConnection,
-        name_limit: int | None,
         columns_of: Callable[[RelationName], list[tuple[str, str]]],
     ) -> None:
-        super().__init__(connection, name_limit)
+        super().__init__(connection)
         self._columns_of = columns_of
         # The release that this transaction publishes, if any, and the statements that ``publish``
         # runs together with those that replace the output.
@@ -196,11 +195,10 @@ class ClientPublication(PostgresqlPublication):
     def __init__(
         self,
         connection: PostgresqlConnection,
-        name_limit: int | None,
         columns_of: Callable[[RelationName], list[tuple[str, str]]],
         recheck_sources: Callable[[], None],
     ) -> None:
-        super().__init__(connection, name_limit, columns_of)
+        super().__init__(connection, columns_of)
         self._recheck_sources = recheck_sources
 
     def create_table(
@@ -223,11 +221,10 @@ class BackendPublication(PostgresqlPublication):
     def __init__(
         self,
         connection: PostgresqlConnection,
-        name_limit: int | None,
         columns_of: Callable[[RelationName], list[tuple[str, str]]],
         drop_staging: Callable[[], None],
     ) -> None:
-        super().__init__(connection, name_limit, columns_of)
+        super().__init__(connection, columns_of)
         self._drop_staging = drop_staging
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:

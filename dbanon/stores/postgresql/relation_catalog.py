@@ -8,11 +8,10 @@ Public methods without a docstring override documented ones of ``sessions.catalo
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from dbanon.data.schema import Attribute
 from dbanon.errors import (
     InsufficientRights,
     InvalidName,
@@ -33,10 +32,8 @@ from dbanon.sessions.catalog import Catalog
 from dbanon.sessions.names import RelationName, require_length
 from dbanon.stores.postgresql import catalog, digest, foreign, pieces, rights
 from dbanon.stores.postgresql.connection import PostgresqlConnection
+from dbanon.stores.postgresql.dialect import NAME_LIMIT
 from dbanon.stores.postgresql.display import expressions_as_displayed
-
-# The maximum length of a name in bytes.
-NAME_LIMIT = 63
 
 
 class _Relation(NamedTuple):
@@ -54,22 +51,12 @@ class _Relation(NamedTuple):
 
 
 class PostgresqlCatalog(Catalog):
-    """The catalog of a PostgreSQL database.
-
-    Parameters
-    ----------
-    comparable_key : returns SQL of a key column in a form that can be compared.
-    """
+    """The catalog of a PostgreSQL database."""
 
     _connection: PostgresqlConnection
 
-    def __init__(
-        self, connection: PostgresqlConnection, comparable_key: Callable[[Attribute], str]
-    ) -> None:
+    def __init__(self, connection: PostgresqlConnection) -> None:
         super().__init__(connection)
-        self._comparable_key = comparable_key
-        # The schemas in which unqualified names are looked up.
-        self.search_path: list[str] = []
         # The sources that this session has looked up.
         self._relations: dict[RelationName, _Relation] = {}
 
@@ -99,7 +86,7 @@ class PostgresqlCatalog(Catalog):
 
     def _look_up_relation(self, name: RelationName) -> tuple[Any, ...] | None:
         """Return the row that ``catalog.RELATION`` selects for a name; None if there is none."""
-        schemas = [name.schema] if name.schema is not None else self.search_path
+        schemas = [name.schema] if name.schema is not None else self._connection.search_path
         for schema in schemas:
             require_length(schema, NAME_LIMIT, "name of the schema")
             require_length(name.name, NAME_LIMIT, "name of the table")
@@ -113,7 +100,7 @@ class PostgresqlCatalog(Catalog):
         return None
 
     def _missing_error(self, name: RelationName) -> TableNotFound | SchemaNotFound:
-        schemas = [name.schema] if name.schema is not None else self.search_path
+        schemas = [name.schema] if name.schema is not None else self._connection.search_path
         return catalog.missing_relation_error(self._connection, name, schemas)
 
     def describe_staging_table(self, name: RelationName, oid: int) -> Relation:
@@ -162,12 +149,12 @@ class PostgresqlCatalog(Catalog):
 
     def resolve_output(self, name: RelationName) -> RelationName:
         if name.schema is None:
-            if not self.search_path:
+            if not self._connection.search_path:
                 raise SchemaNotFound(
                     "The search path of this role names no schema that exists.",
                     hint="Name its schema, as in release.people.",
                 )
-            name = RelationName(self.search_path[0], name.name)
+            name = RelationName(self._connection.search_path[0], name.name)
         if str(name.schema).startswith("pg_"):
             raise InvalidName(
                 "The output's schema belongs to PostgreSQL or is temporary.",
@@ -195,7 +182,7 @@ class PostgresqlCatalog(Catalog):
             comparison_sql: tuple[str, ...] = ()
             if any(attribute.uses_output_function for attribute in attributes):
                 # The key map stores texts instead, since comparing these types could run code.
-                comparison_sql = tuple(map(self._comparable_key, attributes))
+                comparison_sql = tuple(map(self._connection.dialect.value_of_key, attributes))
             # ``bigint`` is the type of a single integer key, and of the numbers in a key map.
             return with_key_locator(
                 source,
@@ -264,7 +251,7 @@ class PostgresqlCatalog(Catalog):
         rights.require_comparable_types(self._connection, source, columns)
 
     def find_missing_read_grants(self, name: RelationName, columns: Sequence[str]) -> list[str]:
-        schemas = [str(name.schema)] if name.schema is not None else self.search_path
+        schemas = [str(name.schema)] if name.schema is not None else self._connection.search_path
         return rights.find_missing_read_grants(self._connection, schemas, name.name, columns)
 
     def find_missing_write_grants(self, output: RelationName) -> list[str]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from dbanon.data.words import json_text
 from dbanon.errors import InsufficientRights
 from dbanon.ledger import postgresql as ledger
 from dbanon.ledger.postgresql_rules import build_rule_oids_update, rules_with_state
-from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.rule_catalog import RuleCatalog
+from dbanon.stores.postgresql.connection import PostgresqlConnection
 
 # Parameters: schema and name of a relation. Returns its oid, its owner, and whether the caller has
 # the owner's rights.
@@ -64,22 +64,12 @@ WHERE n.nspname = ?::name AND c.relname = ?::name AND m.nspname = ?::name
 
 
 class PostgresqlRuleCatalog(RuleCatalog):
-    """The declared rules of a PostgreSQL database.
+    """The declared rules of a PostgreSQL database."""
 
-    Parameters
-    ----------
-    call : calls a dbanon function with JSON that must not be logged; returns its result as text.
-        Its arguments are the function's qualified name, and one JSON text per argument.
-    """
-
-    def __init__(
-        self, session: SessionInterface, call: Callable[[str, Sequence[str]], str]
-    ) -> None:
-        super().__init__(session)
-        self._call = call
+    _connection: PostgresqlConnection
 
     def require_owner(self, source: RelationName) -> None:
-        rows = self._session.rows(_OWNER, (source.schema, source.name))
+        rows = self._connection.rows(_OWNER, (source.schema, source.name))
         if not rows:
             # The relation does not exist, so it has no owner.
             return
@@ -92,9 +82,9 @@ class PostgresqlRuleCatalog(RuleCatalog):
 
     def require_owner_reads(self, source: RelationName, table: RelationName) -> None:
         names = (source.schema, source.name, table.schema, table.name)
-        rows = self._session.rows(_OWNER_READS, names)
+        rows = self._connection.rows(_OWNER_READS, names)
         if rows != [(True,)]:
-            [(_, owner, _)] = self._session.rows(_OWNER, (source.schema, source.name))
+            [(_, owner, _)] = self._connection.rows(_OWNER, (source.schema, source.name))
             raise InsufficientRights(
                 f"A rule of {source} would release labels of {table}, which the owner of {source}"
                 " may not read.",
@@ -106,9 +96,9 @@ class PostgresqlRuleCatalog(RuleCatalog):
     def write_as_owner(self, source: RelationName, change: Mapping[str, Any]) -> bool:
         # Without dbanon's functions, nothing can be written with the rights of the ledger's owner.
         oid = self._lookup_oid(source)
-        if oid is None or not self._session.rows(ledger.FIND_RULES_WRITER):
+        if oid is None or not self._connection.rows(ledger.FIND_RULES_WRITER):
             return False
-        self._call("dbanon._declare", [json_text({"source": oid, **change})])
+        self._connection.call("dbanon._declare", [json_text({"source": oid, **change})])
         return True
 
     def list_with_state(self, source: RelationName | None) -> list[tuple[Any, ...]]:
@@ -117,14 +107,14 @@ class PostgresqlRuleCatalog(RuleCatalog):
         else:
             rules = rules_with_state(self._table_condition(source))
             query = _SELECT_RULES.format(rules=rules, condition="j.table_oid IS NOT NULL")
-        return self._session.rows(query)
+        return self._connection.rows(query)
 
     def identity_columns(self, source: RelationName) -> dict[str, Any]:
-        [author] = self._session.rows(_AUTHOR, (source.schema, source.name))
+        [author] = self._connection.rows(_AUTHOR, (source.schema, source.name))
         return dict(zip(_AUTHOR_COLUMNS, author, strict=True))
 
     def update_oids(self, source: RelationName) -> None:
-        self._session.run(build_rule_oids_update(self._table_condition(source)))
+        self._connection.run(build_rule_oids_update(self._table_condition(source)))
 
     def _table_condition(self, source: RelationName) -> str:
         """SQL condition: the row ``c`` of pg_class is this table."""
@@ -132,5 +122,5 @@ class PostgresqlRuleCatalog(RuleCatalog):
         return "false" if oid is None else f"c.oid = {oid}::oid"
 
     def _lookup_oid(self, name: RelationName) -> int | None:
-        rows = self._session.rows(_OWNER, (name.schema, name.name))
+        rows = self._connection.rows(_OWNER, (name.schema, name.name))
         return int(rows[0][0]) if rows else None

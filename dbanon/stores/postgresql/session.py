@@ -8,143 +8,79 @@ session: reading the catalog, checking rights, and writing and publishing releas
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
 
-from numpy.typing import NDArray
-
-from dbanon.data.schema import CASEFOLD, WHITE_SPACE, Attribute, Kind
-from dbanon.data.words import json_text
+from dbanon.data.microdata import Microdata
+from dbanon.data.partition import Partition
+from dbanon.data.schema import Attribute
+from dbanon.recoding import ReleasedColumn
 from dbanon.sessions.base import (
     Relation,
 )
-from dbanon.sessions.interface import Dialect
+from dbanon.sessions.chain_dialect import ChainDialect
 from dbanon.sessions.names import RelationName, quote
-from dbanon.sessions.person_records import PersonRecords
-from dbanon.sessions.rule_catalog import RuleCatalog
+from dbanon.sessions.passthrough import ColumnPassthrough
 from dbanon.sessions.session import Session
-from dbanon.stores.postgresql import catalog
-from dbanon.stores.postgresql import dialect as postgresql_dialect
-from dbanon.stores.postgresql.arrays import PostgresqlArraySession
+from dbanon.stores.postgresql import arrays, catalog
+from dbanon.stores.postgresql.connection import PostgresqlConnection
+from dbanon.stores.postgresql.dialect import PostgresqlDialect, staged_columns
 from dbanon.stores.postgresql.digest import PostgresqlDigests
 from dbanon.stores.postgresql.ledger import PostgresqlLedger
 from dbanon.stores.postgresql.persons import PostgresqlPersonRecords
 from dbanon.stores.postgresql.publication import PostgresqlPublication
-from dbanon.stores.postgresql.relation_catalog import NAME_LIMIT, PostgresqlCatalog
+from dbanon.stores.postgresql.relation_catalog import PostgresqlCatalog
 from dbanon.stores.postgresql.rules import PostgresqlRuleCatalog
-from dbanon.stores.postgresql.settings import (
-    CLIENT_STATEMENTS,
-    LOCK_SECONDS,
-    SHOW_LOCK_TIMEOUT,
-    SHOW_SEARCH_PATH,
-    lock_milliseconds,
-    set_lock_timeout,
-)
+from dbanon.stores.postgresql.settings import SORT_MEM, WORK_MEM
 from dbanon.stores.postgresql.tags import PostgresqlPersonTags
 
 
-class PostgresqlSession(PostgresqlArraySession, Session):
-    """One transaction on PostgreSQL."""
+class PostgresqlSession(Session):
+    """One transaction on PostgreSQL.
 
-    dialect: ClassVar[Dialect] = postgresql_dialect
-    name_limit = NAME_LIMIT
-    staging_suffix = " ON COMMIT DROP"
-    # Maximum seconds to wait for locks on ledger tables.
-    lock_seconds = LOCK_SECONDS
+    Classes and released values are sent as arrays where that is possible (``arrays``).
+
+    Parameters
+    ----------
+    connection : executes SQL in the transaction.
+    catalog, publication, ledger : the parts that differ between a client and the backend.
+    chain_dialect, passthrough : parts that only a client has; None in the backend.
+    """
+
+    connection: PostgresqlConnection
+    publication: PostgresqlPublication
+
+    def __init__(
+        self,
+        connection: PostgresqlConnection,
+        *,
+        catalog: PostgresqlCatalog,
+        publication: PostgresqlPublication,
+        ledger: PostgresqlLedger,
+        chain_dialect: ChainDialect | None = None,
+        passthrough: ColumnPassthrough | None = None,
+    ) -> None:
+        super().__init__(
+            connection,
+            catalog=catalog,
+            publication=publication,
+            ledger=ledger,
+            digests=PostgresqlDigests(connection),
+            tags=PostgresqlPersonTags(connection),
+            chain_dialect=chain_dialect,
+            passthrough=passthrough,
+            rules=PostgresqlRuleCatalog(connection, catalog),
+            persons=PostgresqlPersonRecords(connection, catalog.find_existing),
+        )
+        # The arrays that are loaded; None if classes are staged as tables.
+        self._arrays: arrays.ReleaseArrays | None = None
 
     @property
-    @abstractmethod
-    def ledger(self) -> PostgresqlLedger:
-        """The ledger of the database."""
-
-    @property
-    def tags(self) -> PostgresqlPersonTags:
-        """The keyed and salted hashes of person identifiers."""
-        return PostgresqlPersonTags(self, self._staged_key)
-
-    @property
-    @abstractmethod
-    def catalog(self) -> PostgresqlCatalog:
-        """The catalog of the database: its relations, their owners, and the rights on them."""
-
-    @property
-    def rules(self) -> RuleCatalog:
-        """The declared rules of the database."""
-        return PostgresqlRuleCatalog(self, self.call)
-
-    @property
-    def digests(self) -> PostgresqlDigests:
-        """The digests of the rows of tables."""
-        return PostgresqlDigests(self)
-
-    @property
-    @abstractmethod
-    def publication(self) -> PostgresqlPublication:
-        """The tables and views that this session writes and publishes."""
-
-    @property
-    def persons(self) -> PersonRecords:
-        """The ledger's records of the persons in releases."""
-        return PostgresqlPersonRecords(self, self.catalog.find_existing)
-
-    def begin(self) -> None:
-        """Record the caller's search path, then set the transaction's settings to fixed values."""
-        self.catalog.search_path = self.read_search_path()
-        self.run(CLIENT_STATEMENTS)
-        [(setting,)] = self.rows(SHOW_LOCK_TIMEOUT)
-        lock_timeout_ms = lock_milliseconds(setting)
-        self.run(set_lock_timeout(lock_timeout_ms))
-        self.lock_seconds = lock_timeout_ms / 1000
-
-    def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of a query on the catalog, whose plan subclasses may cache."""
-        return self.rows(sql, parameters)
-
-    @abstractmethod
-    def savepoint(self) -> AbstractContextManager[Any]:
-        """If the block raises, roll back only its own statements."""
-
-    def read_search_path(self) -> list[str]:
-        """Return the schemas in which unqualified names are looked up."""
-        schemas: list[str] = self.rows(SHOW_SEARCH_PATH)[0][0]
-        return schemas
+    def dialect(self) -> PostgresqlDialect:
+        """How the database writes values and types."""
+        return self.connection.dialect
 
     # -- source -----------------------------------------------------------------------------------
-
-    def sort_key(self, attribute: Attribute) -> str:
-        column = super().sort_key(attribute)
-        # Sort texts by their bytes, so that the order depends on no collation. A uuid needs no
-        # conversion; user-defined types may have any name.
-        is_uuid = "uuid" in attribute.sql_type and not attribute.uses_output_function
-        if attribute.uses_output_function or (attribute.kind is Kind.CATEGORY and not is_uuid):
-            return self.text_of(attribute)
-        return column
-
-    def value_of(self, attribute: Attribute) -> str:
-        if attribute.normalize:
-            # btrim keeps the column's collation; not all collations support replace().
-            trimmed = f"btrim({postgresql_dialect.as_text(attribute)}, '{WHITE_SPACE}')"
-            return self.lowercase_sql(trimmed) if attribute.normalize == CASEFOLD else trimmed
-        # Compare user-defined types as text: resolving their = operator could use their owner's
-        # casts.
-        return (
-            self.text_of(attribute)
-            if attribute.uses_output_function
-            else super().value_of(attribute)
-        )
-
-    def value_of_key(self, attribute: Attribute) -> str:
-        """SQL of a key column in a form that can be compared."""
-        return (
-            self.text_of(attribute)
-            if attribute.uses_output_function
-            else f"s.{quote(attribute.name)}"
-        )
-
-    def retained_value(self, attribute: Attribute) -> str:
-        return postgresql_dialect.retained_column(attribute)
 
     def stage_values(
         self, source: Relation, attributes: Sequence[Attribute]
@@ -155,17 +91,6 @@ class PostgresqlSession(PostgresqlArraySession, Session):
         for table in self._value_tables:
             self.run(f"ANALYZE {quote(table)}")
         return dictionaries
-
-    def text_of(self, attribute: Attribute) -> str:
-        return f'{postgresql_dialect.as_text(attribute)} COLLATE "C"'
-
-    def grouping_sql(self, attribute: Attribute) -> str:
-        # As in ``value_of``, user-defined types are compared as text.
-        return (
-            self.text_of(attribute)
-            if attribute.uses_output_function
-            else super().grouping_sql(attribute)
-        )
 
     def sample(self, relation: RelationName, share: float) -> str:
         return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f})"
@@ -185,17 +110,121 @@ class PostgresqlSession(PostgresqlArraySession, Session):
         }
         return tuple(replace(a, scale=scale_by_name.get(a.name, a.scale)) for a in attributes)
 
-    def range_type(self, attribute: Attribute, bounds: Sequence[NDArray[Any]] = ()) -> str:
-        return postgresql_dialect.range_type(attribute, bounds)
+    # -- arrays -----------------------------------------------------------------------------------
+
+    def stage(
+        self,
+        source: Relation,
+        microdata: Microdata,
+        partition: Partition,
+        columns: Sequence[ReleasedColumn],
+    ) -> None:
+        if not self.load_class_arrays(source, microdata, partition, columns):
+            super().stage(source, microdata, partition, columns)
+
+    def load_class_arrays(
+        self,
+        source: Relation,
+        microdata: Microdata,
+        partition: Partition,
+        columns: Sequence[ReleasedColumn],
+    ) -> bool:
+        """Load the class of each record, and the released values of each class, as arrays.
+
+        Returns False if they must be staged as tables instead: if the labels of this partition are
+        staged already, to count persons, or if the keys or the values fit no arrays.
+        """
+        self._arrays = None
+        if self._staged_partition is not partition:
+            self._arrays = self._build_arrays(source, microdata, partition, columns)
+        if self._arrays is None:
+            return False
+        self.load_arrays(self._arrays)
+        return True
+
+    def _build_arrays(
+        self,
+        source: Relation,
+        microdata: Microdata,
+        partition: Partition,
+        columns: Sequence[ReleasedColumn],
+    ) -> arrays.ReleaseArrays | None:
+        """Return the arrays for a release; None if it must be written from staging tables."""
+        slots_and_elements = arrays.assign_slots(source, microdata.keys)
+        if slots_and_elements is None:
+            return None
+        slots, elements = slots_and_elements
+        # The values of each class, in the order of class numbers. A released range has two parts,
+        # its lower and its upper bounds, and each part is an array.
+        values = arrays.build_value_arrays(staged_columns(self.parts_by_class(partition, columns)))
+        if values is None:
+            return None
+        classes = self.classes_by_number(partition)
+        class_positions, position_bits = arrays.pack_class_positions(
+            slots.n_elements, elements, partition, classes
+        )
+        return arrays.ReleaseArrays(slots, class_positions, position_bits, values)
+
+    @abstractmethod
+    def load_arrays(self, release_arrays: arrays.ReleaseArrays) -> None:
+        """Make arrays available to statements, which refer to them by ``array_sql``."""
+
+    @abstractmethod
+    def array_sql(self, index: int, column: arrays.ArrayColumn) -> str:
+        """SQL of the loaded array with this index in ``arrays.ReleaseArrays.columns``."""
+
+    def run_with_arrays(self, sql: str) -> None:
+        """Execute a statement that reads arrays."""
+        self.run(sql)
+
+    def insert(
+        self,
+        table: RelationName,
+        values: Mapping[str, str],
+        source: Relation | None,
+        source_columns: Sequence[str] = (),
+        joins: str = "",
+    ) -> None:
+        # Without a source, the rows come from staging tables with values of another database.
+        if source is not None and self.insert_from_arrays(
+            table, values, source, source_columns, joins
+        ):
+            return
+        # The staging table of each row's class is in key order, but rows are needed in class order.
+        # Merge joins take a third less time here than hash joins, which access memory at random.
+        self.run("SET LOCAL enable_hashjoin = off")
+        super().insert(table, values, source, source_columns, joins)
+        self.run("SET LOCAL enable_hashjoin = on")
+
+    def insert_from_arrays(
+        self,
+        table: RelationName,
+        values: Mapping[str, str],
+        source: Relation,
+        source_columns: Sequence[str],
+        joins: str = "",
+    ) -> bool:
+        """Fill a table as ``insert`` does, with the arrays that ``load_class_arrays`` has loaded.
+
+        Returns False if no arrays are loaded.
+        """
+        if self._arrays is None:
+            return False
+        # The statement sorts all rows, and a small memory makes sorting faster.
+        self.run(f"SET LOCAL work_mem = '{SORT_MEM}'")
+        self.run_with_arrays(
+            arrays.insert_statement(
+                table, values, source, source_columns, self._arrays, self.array_sql, joins
+            )
+        )
+        self.run(f"SET LOCAL work_mem = '{WORK_MEM}'")
+        return True
+
+    @property
+    def staging_tables(self) -> tuple[str, ...]:
+        return (*super().staging_tables, arrays.RELEASE_ARRAYS)
 
     # -- output -----------------------------------------------------------------------------------
 
     def analyze(self, relation: RelationName) -> None:
         self.run(f"ANALYZE {relation.quoted}")
-
-    def call(self, function: str, arguments: Sequence[str]) -> str:
-        parameters = ", ".join("?::jsonb" for _ in arguments)
-        return str(self.rows(f"SELECT {function}({parameters})::text", arguments)[0][0])
-
-    def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
-        return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json_text(values)

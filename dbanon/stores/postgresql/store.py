@@ -33,7 +33,8 @@ from dbanon.stores.interrupts import (
     interruptible_until_commit,
     open_transaction_error,
 )
-from dbanon.stores.postgresql.client import BACKEND_KEY, PsycopgSession
+from dbanon.stores.postgresql.client import PsycopgSession
+from dbanon.stores.postgresql.client_connection import BACKEND_KEY, PsycopgConnection
 from dbanon.stores.postgresql.connecting import (
     Backend,
     driver_arguments,
@@ -284,8 +285,8 @@ class PostgresqlStore:
             self._open_connection("REPEATABLE READ") as connection,
         ):
             # A caller's engine may have only one connection, so never open a second one through it.
-            open_second_session = self._open_second_session if self._owns_engine else None
-            session = PsycopgSession(connection, self._on_sql, open_second_session)
+            open_second = self._open_second_connection if self._owns_engine else None
+            session = PsycopgSession(connection, self._on_sql, open_second)
             yield session
             if write:
                 # ``commit`` calls ``hold_interrupts`` once the transaction is committed: from then
@@ -295,10 +296,10 @@ class PostgresqlStore:
                 connection.commit()
 
     @contextmanager
-    def _open_second_session(self) -> Iterator[PsycopgSession]:
-        """Open another session, which sees everything committed until now."""
+    def _open_second_connection(self) -> Iterator[PsycopgConnection]:
+        """Open another connection, which sees everything committed until now."""
         with self._open_connection("READ COMMITTED") as connection:
-            yield PsycopgSession(connection, self._on_sql)
+            yield PsycopgConnection(connection, self._on_sql)
             connection.rollback()
 
     @contextmanager
@@ -401,7 +402,7 @@ class PostgresqlStore:
         """
         with self._open_connection("READ COMMITTED") as connection:
             session = PsycopgSession(connection)
-            hold_job(session, session.ledger, job)
+            hold_job(session.connection, session.ledger, job)
             try:
                 yield
             finally:

@@ -141,7 +141,7 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Pl
             hint='Choose another name, or replace it: `if_exists="replace"`.',
         )
     name = entries.summary_name(output)
-    require_length(name.name, session.name_limit, "name of the summary")
+    require_length(name.name, session.dialect.name_limit, "name of the summary")
     existing = session.catalog.find_existing(name)
     if existing is None:
         return PlannedSummary(name)
@@ -163,7 +163,7 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Pl
         return PlannedSummary(name, replaces_rows=True)
     session.publication.defer(f"DROP TABLE {name.quoted}")
     return PlannedSummary(
-        name, grants=rights.read_grants(session, name, {column for column, _ in COLUMNS})
+        name, grants=rights.read_grants(session.connection, name, {column for column, _ in COLUMNS})
     )
 
 
@@ -202,7 +202,7 @@ def _create(session: PostgresqlSession, summary: PlannedSummary) -> None:
             hint="Try again.",
         ) from None
     if summary.grants is not None:
-        rights.restore_grants(session, name, summary.grants)
+        rights.restore_grants(session.connection, name, summary.grants)
 
 
 def write(
@@ -261,7 +261,7 @@ def write(
         "earlier_releases": report.earlier_releases,
         "evaluation": _readable_evaluation(report.evaluation, k),
     }
-    session.insert_rows(name, list(row), [tuple(row.values())])
+    session.connection.insert_rows(name, list(row), [tuple(row.values())])
 
 
 def _readable_evaluation(evaluation: Mapping[str, Any] | None, k: int) -> str | None:

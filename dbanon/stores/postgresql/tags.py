@@ -23,7 +23,7 @@ class PostgresqlPersonTags(PersonTags):
         # from the staged key. With a salt in place of a key, there is no outer block, and one hash
         # is enough.
         digest = f"sha256({staged_block(INNER_BLOCK)} || convert_to({text}, 'UTF8'))"
-        if self._key.hashes_twice:
+        if self._hashes_twice:
             digest = f"sha256({staged_block(OUTER_BLOCK)} || {digest})"
         return f"substring({digest} FROM 1 FOR 16)"
 
@@ -37,7 +37,9 @@ class PostgresqlPersonTags(PersonTags):
 
     def stage_salt(self, salt: bytes) -> None:
         self._connection.run(
-            statements.create_staging(SALT, [("salt", "bytea")], self._connection.staging_suffix)
+            statements.create_staging(
+                SALT, [("salt", "bytea")], self._connection.dialect.staging_suffix
+            )
         )
         # Sent as text: a backend's session can only pass text parameters.
         self._connection.run(

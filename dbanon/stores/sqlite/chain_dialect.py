@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import math
 import secrets
-import sqlite3
 from collections.abc import Sequence
 
 from dbanon.sessions.chain_dialect import ChainDialect
-from dbanon.sessions.connection import Connection
 from dbanon.sessions.names import RelationName, quote
+from dbanon.stores.sqlite.connection import SqliteConnection
 
 # Names of the SQL functions.
 _LOGARITHM_FUNCTION = "dbanon_ln"
@@ -20,20 +19,15 @@ _DIGEST_BYTES = 6
 
 
 class SqliteChainDialect(ChainDialect):
-    """The SQL with which SQLite makes releases of chains.
+    """The SQL with which SQLite makes releases of chains."""
 
-    Parameters
-    ----------
-    driver : the connection of Python's module sqlite3.
-    """
-
-    def __init__(self, connection: Connection, driver: sqlite3.Connection) -> None:
-        super().__init__(connection)
-        self._driver = driver
+    _connection: SqliteConnection
 
     def logarithm(self, number: str) -> str:
         # SQLite may be built without math functions.
-        self._driver.create_function(_LOGARITHM_FUNCTION, 1, math.log, deterministic=True)
+        self._connection.driver.create_function(
+            _LOGARITHM_FUNCTION, 1, math.log, deterministic=True
+        )
         return f"{_LOGARITHM_FUNCTION}({number})"
 
     def row_digest(self, relation: RelationName, names: Sequence[str]) -> str:
@@ -44,7 +38,7 @@ class SqliteChainDialect(ChainDialect):
             return int.from_bytes(row_hash.digest(), "big")
 
         # Each call of row_digest has a new salt, so digests of different calls cannot be compared.
-        self._driver.create_function(_DIGEST_FUNCTION, -1, digest, deterministic=True)
+        self._connection.driver.create_function(_DIGEST_FUNCTION, -1, digest, deterministic=True)
         return f"{_DIGEST_FUNCTION}({', '.join(f's.{quote(name)}' for name in names)})"
 
     def random_order_key(self, alias: str) -> str:

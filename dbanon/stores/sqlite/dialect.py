@@ -1,12 +1,12 @@
 """SQLite's dialect: how values of each column type are read, staged and released.
 
-It also chooses the types for columns that come from other databases. Functions without a docstring
-implement ``sessions.interface.Dialect``.
+It also chooses the types for columns that come from other databases.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import marshal
 import re
 import sqlite3
@@ -24,6 +24,7 @@ from dbanon.errors import UnsupportedType
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import require_years, uncopyable_type_error, uncopyable_value_error
+from dbanon.sessions.dialect import Dialect
 from dbanon.sessions.names import quote
 
 # Words that begin a column constraint for SQLite's parser.
@@ -77,24 +78,6 @@ def well_formed_condition(attribute: Attribute) -> str:
             f" AND NOT {fraction} GLOB '.*[^0-9]*' AND length({fraction}) <= 7)"
         )
     return condition
-
-
-def bounded_number(attribute: Attribute, low: str, high: str) -> str:
-    """Build SQL for a value as a number; NULL if the stored value does not match the column's type.
-
-    The bounds are ignored: every number and date can be converted to REAL.
-    """
-    column, kind = f"s.{quote(attribute.name)}", attribute.kind
-    if kind is Kind.DATE:
-        # Days since 1970-01-01, which begins at the Julian day 2440587.5.
-        condition, number = well_formed_condition(attribute), f"julianday({column}) - 2440587.5"
-    elif kind is Kind.TIMESTAMP:
-        condition = well_formed_condition(attribute)
-        number = f"CAST(strftime('%s', substr({column}, 1, 19)) AS REAL) * 1000000"
-    else:
-        # SQLite does not enforce column types, so accept any stored number.
-        condition, number = f"typeof({column}) IN ('integer', 'real')", f"CAST({column} AS REAL)"
-    return f"CASE WHEN {condition} THEN {number} END"
 
 
 def longest_or_largest_expression(attribute: Attribute) -> str:
@@ -282,42 +265,6 @@ def _to_storable_integer(value: int) -> int | float:
     return float(value)
 
 
-def released_expression(position: int, column: ReleasedColumn) -> str:
-    # The alias c has the staged values of the classes, as they are released.
-    return f"c.{statements.value_column(position)}"
-
-
-def quotient_and_remainder(attribute: Attribute) -> tuple[str, str]:
-    """SQL for integer quotient and remainder of a value divided by its class size, ``n.size``.
-
-    Both can be summed in each class without overflow, and give the exact total.
-    """
-    column = f"s.{quote(attribute.name)}"
-    if attribute.kind is Kind.TIMESTAMP:
-        # Split whole seconds from the fraction, because SQLite rounds timestamps to milliseconds.
-        seconds = f"CAST(strftime('%s', substr({column}, 1, 19)) AS INTEGER)"
-        fraction = (
-            f"CAST(substr(substr({column}, 21) || '000000', 1, {attribute.scale}) AS INTEGER)"
-        )
-        column = f"({seconds} * {10**attribute.scale} + {fraction})"
-    return f"{column} / n.size", f"{column} % n.size"
-
-
-def type_of(attribute: Attribute) -> str:
-    if attribute.kind is Kind.OTHER:
-        raise uncopyable_type_error(attribute)
-    if attribute.kind is Kind.DECIMAL:
-        return f"DECIMAL({attribute.precision or 38},{attribute.scale})"
-    return {
-        Kind.INTEGER: "INTEGER",
-        Kind.FLOAT: "REAL",
-        Kind.DATE: "DATE",
-        Kind.TIMESTAMP: "TIMESTAMP",
-        Kind.BOOLEAN: "BOOLEAN",
-        Kind.CATEGORY: "TEXT",
-    }[attribute.kind]
-
-
 # Stored in digests; changes whenever rows are hashed in another way.
 DIGEST_METHOD = "sqlite1"
 _DIGEST_BITS = 128
@@ -360,3 +307,99 @@ def digest_probe() -> str:
 def _wrap_text(value: bytes) -> tuple[bytes]:
     """Return a text's bytes in a tuple, to distinguish them from a BLOB."""
     return (value,)
+
+
+# Names of SQL functions that are written in Python.
+_MATCH_FUNCTION, _CASEFOLD_FUNCTION = "dbanon_matches", "dbanon_folded"
+
+
+def _matches(text: object, pattern: str) -> bool:
+    """Whether a pattern occurs in a text; False for other values."""
+    return isinstance(text, str) and re.search(pattern, text) is not None
+
+
+class SqliteDialect(Dialect):
+    """The SQL of SQLite, with functions that SQLite lacks, which it defines on the connection.
+
+    Parameters
+    ----------
+    driver : the connection of Python's module sqlite3.
+    """
+
+    unsupported_in_views = frozenset(["true", "false"])
+
+    def __init__(self, driver: sqlite3.Connection) -> None:
+        self._driver = driver
+
+    def text_of(self, attribute: Attribute) -> str:
+        return f"CAST(s.{quote(attribute.name)} AS TEXT) COLLATE BINARY"
+
+    def sort_key(self, attribute: Attribute) -> str:
+        return f"{super().sort_key(attribute)} COLLATE BINARY"
+
+    def lowercase_sql(self, text: str) -> str:
+        # SQLite's own lower() handles only ASCII.
+        self._driver.create_function(
+            _CASEFOLD_FUNCTION, 1, lambda value: value and value.casefold(), deterministic=True
+        )
+        return f"{_CASEFOLD_FUNCTION}({text})"
+
+    def matches(self, text: str, pattern: str) -> str:
+        self._driver.create_function(_MATCH_FUNCTION, 2, _matches, deterministic=True)
+        return f"{_MATCH_FUNCTION}({text}, '{pattern}')"
+
+    def declared_type(self, sql_type: str) -> str:
+        return quote_type(sql_type)
+
+    def cast_parameter(self, sql_type: str) -> str:
+        # SQLite converts the parameter, a text, to the affinity of the column that it is compared
+        # with. CAST to DATE would yield a number instead.
+        return "?"
+
+    def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
+        return "SELECT value FROM json_each(?)", json.dumps(values)
+
+    def bounded_number(self, attribute: Attribute, low: str, high: str) -> str:
+        column, kind = f"s.{quote(attribute.name)}", attribute.kind
+        if kind is Kind.DATE:
+            # Days since 1970-01-01, which begins at the Julian day 2440587.5.
+            condition, number = well_formed_condition(attribute), f"julianday({column}) - 2440587.5"
+        elif kind is Kind.TIMESTAMP:
+            condition = well_formed_condition(attribute)
+            number = f"CAST(strftime('%s', substr({column}, 1, 19)) AS REAL) * 1000000"
+        else:
+            # SQLite does not enforce column types, so accept any stored number.
+            condition, number = (
+                f"typeof({column}) IN ('integer', 'real')",
+                f"CAST({column} AS REAL)",
+            )
+        return f"CASE WHEN {condition} THEN {number} END"
+
+    def released_expression(self, position: int, column: ReleasedColumn) -> str:
+        # The alias c has the staged values of the classes, as they are released.
+        return f"c.{statements.value_column(position)}"
+
+    def quotient_and_remainder(self, attribute: Attribute) -> tuple[str, str]:
+        column = f"s.{quote(attribute.name)}"
+        if attribute.kind is Kind.TIMESTAMP:
+            # Split whole seconds from the fraction: SQLite rounds timestamps to milliseconds.
+            seconds = f"CAST(strftime('%s', substr({column}, 1, 19)) AS INTEGER)"
+            fraction = (
+                f"CAST(substr(substr({column}, 21) || '000000', 1, {attribute.scale}) AS INTEGER)"
+            )
+            column = f"({seconds} * {10**attribute.scale} + {fraction})"
+        return f"{column} / n.size", f"{column} % n.size"
+
+    def type_of(self, attribute: Attribute) -> str:
+        if attribute.kind is Kind.OTHER:
+            raise uncopyable_type_error(attribute)
+        if attribute.kind is Kind.DECIMAL:
+            return f"DECIMAL({attribute.precision or 38},{attribute.scale})"
+        return {
+            Kind.INTEGER: "INTEGER",
+            Kind.FLOAT: "REAL",
+            Kind.DATE: "DATE",
+            Kind.TIMESTAMP: "TIMESTAMP",
+            Kind.BOOLEAN: "BOOLEAN",
+            Kind.CATEGORY: "TEXT",
+        }[attribute.kind]

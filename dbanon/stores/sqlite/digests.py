@@ -9,6 +9,8 @@ from dbanon.sessions.base import Relation
 from dbanon.sessions.digests import AttributeDigests
 from dbanon.sessions.names import RelationName, quote_list
 from dbanon.stores.sqlite import dialect
+from dbanon.stores.sqlite.connection import SqliteConnection
+from dbanon.stores.sqlite.errors import translate_errors
 
 
 class SqliteDigests(AttributeDigests):
@@ -16,25 +18,25 @@ class SqliteDigests(AttributeDigests):
 
     Parameters
     ----------
-    hash_query : executes a query, and returns the number of its rows and the sum of their hashes
-        under a salt.
+    connection : executes the queries.
     """
 
     method = dialect.DIGEST_METHOD
 
     def __init__(
-        self,
-        find_source: Callable[[RelationName], Relation],
-        hash_query: Callable[[str, int], tuple[int, int]],
+        self, connection: SqliteConnection, find_source: Callable[[RelationName], Relation]
     ) -> None:
         super().__init__(find_source)
-        self._hash_query = hash_query
+        self._connection = connection
 
     def of_attributes(
         self, relation: RelationName, columns: Sequence[Attribute], salt: int
     ) -> tuple[int, int]:
         names = quote_list((column.name for column in columns), "s.")
-        return self._hash_query(f"SELECT {names} FROM {relation.quoted} AS s", salt)
+        query = f"SELECT {names} FROM {relation.quoted} AS s"
+        self._connection.report(query)
+        with translate_errors():
+            return dialect.digest_of_query(self._connection.driver, query, salt)
 
     def probe(self) -> str:
         return dialect.digest_probe()

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dbanon.ledger.tables import ledger_is_current
-from dbanon.sessions.base import ExistingRelation
-from dbanon.sessions.connection import Connection
 from dbanon.sessions.names import RelationName
 from dbanon.stores.file_ledger import FileLedger
+from dbanon.stores.sqlite.connection import SqliteConnection
 from dbanon.stores.sqlite.errors import translate_errors
 
 if TYPE_CHECKING:
-    import sqlalchemy
+    pass
 
 
 class SqliteLedger(FileLedger):
-    """The ledger of an SQLite database, which Alembic migrates.
+    """The ledger of an SQLite database, which Alembic migrates."""
 
-    Parameters
-    ----------
-    alembic_connection : the session's connection, for Alembic.
-    """
+    _connection: SqliteConnection
 
     column_types: ClassVar[Mapping[str, str]] = {
         "uuid": "TEXT",
@@ -36,15 +32,6 @@ class SqliteLedger(FileLedger):
         "amount": "NUMERIC",
     }
 
-    def __init__(
-        self,
-        connection: Connection,
-        find_existing: Callable[[RelationName], ExistingRelation | None],
-        alembic_connection: sqlalchemy.Connection,
-    ) -> None:
-        super().__init__(connection, find_existing)
-        self._alembic_connection = alembic_connection
-
     def table(self, name: str) -> RelationName:
         return RelationName(None, f"dbanon_{name}")
 
@@ -54,7 +41,7 @@ class SqliteLedger(FileLedger):
         from dbanon.ledger.migrate import create_or_migrate
 
         with translate_errors():
-            create_or_migrate(self, self._alembic_connection)
+            create_or_migrate(self, self._connection.alembic_connection)
 
     def to_timestamp(self, text: str) -> Any:
         # The ledger stores timestamps as text, because SQLite has no type for them.

@@ -5,28 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dbanon.sessions.base import MARK, Output
-from dbanon.sessions.connection import Connection
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.publication import Publication
 from dbanon.stores.file_session import read_only_error
+from dbanon.stores.sqlite.connection import SqliteConnection
 from dbanon.stores.sqlite.dialect import quote_type
 
 
 class SqlitePublication(Publication):
-    """Writes and publishes releases on SQLite.
+    """Writes and publishes releases on SQLite."""
 
-    Parameters
-    ----------
-    is_read_only : whether the file cannot be written.
-    """
-
-    def __init__(self, connection: Connection, *, is_read_only: bool) -> None:
-        super().__init__(connection)
-        self._is_read_only = is_read_only
+    _connection: SqliteConnection
 
     def lock(self, name: RelationName) -> None:
         # Lock nothing, since a database file has a single writer; only check that it is writable.
-        if self._is_read_only:
+        if self._connection.is_read_only:
             raise read_only_error()
 
     def create_table(

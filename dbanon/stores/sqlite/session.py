@@ -9,15 +9,13 @@ Public methods without a docstring override documented ones of ``sessions.sessio
 
 from __future__ import annotations
 
-import json
-import re
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import sqlalchemy
 from numpy.typing import NDArray
 
 from dbanon.data.chunks import Chunk
@@ -37,13 +35,13 @@ from dbanon.sessions.base import (
     prepend_class_and_position,
     row_id_shadowed_error,
 )
-from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.storable_rows import storable_rows
 from dbanon.stores.file_session import FileSession
 from dbanon.stores.sqlite import dialect
 from dbanon.stores.sqlite.catalog import ROWID_NAMES, SqliteCatalog
 from dbanon.stores.sqlite.chain_dialect import SqliteChainDialect
+from dbanon.stores.sqlite.connection import SqliteConnection
 from dbanon.stores.sqlite.digests import SqliteDigests
 from dbanon.stores.sqlite.errors import translate_errors
 from dbanon.stores.sqlite.ledger import SqliteLedger
@@ -51,100 +49,31 @@ from dbanon.stores.sqlite.publication import SqlitePublication
 from dbanon.stores.sqlite.tags import SqlitePersonTags
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-
-# Names of SQL functions that are written in Python.
-_MATCH_FUNCTION, _CASEFOLD_FUNCTION = "dbanon_matches", "dbanon_folded"
-
-
-def _matches(text: object, pattern: str) -> bool:
-    """Whether a pattern occurs in a text; False for other values."""
-    return isinstance(text, str) and re.search(pattern, text) is not None
+    pass
 
 
 class SqliteSession(FileSession):
     """One transaction on SQLite."""
 
-    dialect: ClassVar[Dialect] = dialect
-    # In views, SQLite renames columns of these names to column1 and so on.
-    unsupported_in_views = frozenset(["true", "false"])
-    # Set to True by the store if the file cannot be written.
-    is_read_only = False
+    connection: SqliteConnection
+    tags: SqlitePersonTags
 
-    def __init__(self, connection: Connection, on_sql: OnSql | None = None) -> None:
-        driver = connection.connection.driver_connection
-        assert isinstance(driver, sqlite3.Connection)
-        super().__init__(on_sql)
-        self._connection, self._driver = connection, driver
-        self._ledger = SqliteLedger(self, self.catalog.find_existing, connection)
-
-    @property
-    def ledger(self) -> SqliteLedger:
-        """The ledger of the database."""
-        return self._ledger
-
-    @property
-    def publication(self) -> SqlitePublication:
-        """The tables and views that this session writes and publishes."""
-        return SqlitePublication(self, is_read_only=self.is_read_only)
-
-    @property
-    def digests(self) -> SqliteDigests:
-        """The digests of the rows of tables."""
-        return SqliteDigests(self.catalog.find_source, self._hash_query)
-
-    @property
-    def tags(self) -> SqlitePersonTags:
-        """The keyed and salted hashes of person identifiers."""
-        return SqlitePersonTags(self, self._staged_key, self._driver)
-
-    @property
-    def chain_dialect(self) -> SqliteChainDialect:
-        """The SQL with which SQLite makes releases of chains."""
-        return SqliteChainDialect(self, self._driver)
-
-    @property
-    def catalog(self) -> SqliteCatalog:
-        """The catalog of the database: its relations."""
-        return SqliteCatalog(self)
-
-    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        self.report_sql(sql)
-        with translate_errors():
-            self._driver.execute(sql, tuple(parameters)).close()
-
-    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        self.report_sql(sql)
-        with translate_errors():
-            return self._driver.execute(sql, tuple(parameters)).fetchall()
-
-    def _batches(self, sql: str, chunk_rows: int) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield the result of a query in batches of up to ``chunk_rows`` rows."""
-        self.report_sql(sql)
-        with translate_errors():
-            cursor = self._driver.execute(sql)
-            while rows := cursor.fetchmany(chunk_rows):
-                yield rows
+    def __init__(
+        self, alembic_connection: sqlalchemy.Connection, on_sql: OnSql | None = None
+    ) -> None:
+        connection = SqliteConnection(alembic_connection, on_sql)
+        catalog = SqliteCatalog(connection)
+        super().__init__(
+            connection,
+            catalog=catalog,
+            publication=SqlitePublication(connection),
+            ledger=SqliteLedger(connection, catalog.find_existing),
+            digests=SqliteDigests(connection, catalog.find_source),
+            tags=SqlitePersonTags(connection),
+            chain_dialect=SqliteChainDialect(connection),
+        )
 
     # -- source -----------------------------------------------------------------------------------
-
-    def sort_key(self, attribute: Attribute) -> str:
-        return f"{super().sort_key(attribute)} COLLATE BINARY"
-
-    def text_of(self, attribute: Attribute) -> str:
-        return f"CAST(s.{quote(attribute.name)} AS TEXT) COLLATE BINARY"
-
-    def lowercase_sql(self, text: str) -> str:
-        # SQLite's own lower() handles only ASCII.
-        self._driver.create_function(
-            _CASEFOLD_FUNCTION, 1, lambda value: value and value.casefold(), deterministic=True
-        )
-        return f"{_CASEFOLD_FUNCTION}({text})"
-
-    def matches(self, text: str, pattern: str) -> str:
-        self._driver.create_function(_MATCH_FUNCTION, 2, _matches, deterministic=True)
-        return f"{_MATCH_FUNCTION}({text}, '{pattern}')"
 
     def sample(self, relation: RelationName, share: float) -> str:
         n_buckets = 2**32
@@ -198,11 +127,11 @@ class SqliteSession(FileSession):
                 for i, a in enumerate(attributes)
             ),
         ]
-        joins = self.value_joins(attributes)
+        joins = self.dialect.value_joins(attributes)
         query = (
             f"SELECT {', '.join(expressions)} FROM {source.from_clause}{joins}{source.where_clause}"
         )
-        for rows in self._batches(query, chunk_rows):
+        for rows in self.connection.batches(query, chunk_rows):
             keys, *columns = zip(*rows, strict=True)
             yield dialect.to_chunk(np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
 
@@ -214,20 +143,12 @@ class SqliteSession(FileSession):
             *(f"s.{quote(name)}" for name in columns),
         ]
         query = f"SELECT {', '.join(expressions)} FROM {source.from_clause}{source.where_clause}"
-        for rows in self._batches(query, chunk_rows):
+        for rows in self.connection.batches(query, chunk_rows):
             keys = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
             yield keys, [row[1:] for row in rows]
 
-    def cast_parameter(self, sql_type: str) -> str:
-        # SQLite converts the parameter, a text, to the affinity of the column that it is compared
-        # with. CAST to DATE would yield a number instead.
-        return "?"
-
-    def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
-        return "SELECT value FROM json_each(?)", json.dumps(values)
-
     def read_numbers(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
-        return (np.array(rows, np.float64) for rows in self._batches(query, chunk_rows))
+        return (np.array(rows, np.float64) for rows in self.connection.batches(query, chunk_rows))
 
     # -- staging ----------------------------------------------------------------------------------
 
@@ -238,9 +159,9 @@ class SqliteSession(FileSession):
         self.run(statements.create_staging(table, columns))
         placeholders = ", ".join("?" for _ in columns)
         insert_statement = f"INSERT INTO {quote(table)} VALUES ({placeholders})"
-        self.report_sql(insert_statement)
+        self.connection.report(insert_statement)
         with translate_errors():
-            self._driver.executemany(insert_statement, rows).close()
+            self.connection.driver.executemany(insert_statement, rows).close()
 
     def drop_staging(self) -> None:
         super().drop_staging()
@@ -272,7 +193,8 @@ class SqliteSession(FileSession):
     ) -> None:
         columns = [("class", "INTEGER"), ("position", "INTEGER")]
         columns += [
-            (statements.retained_column_name(i), self.type_of(a)) for i, a in enumerate(attributes)
+            (statements.retained_column_name(i), self.dialect.type_of(a))
+            for i, a in enumerate(attributes)
         ]
         rows = storable_rows(attributes, prepend_class_and_position(batches), dialect.to_storable)
         self._stage(statements.ROWS, columns, rows)
@@ -292,14 +214,14 @@ class SqliteSession(FileSession):
     ) -> None:
         placeholders = ", ".join("?" for _ in attributes)
         insert_statement = f"INSERT INTO {quote(statements.FILE_ROWS)} VALUES ({placeholders})"
-        self.report_sql(insert_statement)
+        self.connection.report(insert_statement)
         rows = (row for batch in batches for row in batch)
         with translate_errors():
             # The rows of a file have no class and position before their values.
             rows_to_store = storable_rows(
                 attributes, rows, dialect.to_storable, first_value_index=0
             )
-            self._driver.executemany(insert_statement, rows_to_store).close()
+            self.connection.driver.executemany(insert_statement, rows_to_store).close()
 
     def exact_totals(
         self,
@@ -325,21 +247,10 @@ class SqliteSession(FileSession):
                 source.from_clause,
                 source.required_locator.expressions,
             )
-            for rows in self._batches(query, DEFAULT_CHUNK_ROWS):
+            for rows in self.connection.batches(query, DEFAULT_CHUNK_ROWS):
                 for class_number, value in rows:
                     totals[label_of_class_number[class_number]] += round(
                         Fraction(value or 0) * scale_factor
                     )
             totals_by_column[attribute.name] = totals
         return totals_by_column
-
-    # -- output -----------------------------------------------------------------------------------
-
-    def declared_type(self, sql_type: str) -> str:
-        return dialect.quote_type(sql_type)
-
-    def _hash_query(self, query: str, salt: int) -> tuple[int, int]:
-        """Return the number of rows of a query, and the sum of their hashes under a salt."""
-        self.report_sql(query)
-        with translate_errors():
-            return dialect.digest_of_query(self._driver, query, salt)

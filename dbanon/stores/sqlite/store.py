@@ -113,7 +113,7 @@ class SqliteStore(FileDatabase):
         is_read_only = self._path is None and self._refuses_writes()
         with super().planning(staging=staging, create=create) as session:
             assert isinstance(session, SqliteSession)
-            session.is_read_only = is_read_only
+            session.connection.is_read_only = is_read_only
             yield session
 
     def _refuses_writes(self) -> bool:

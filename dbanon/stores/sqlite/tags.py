@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import sqlite3
 
-from dbanon.sessions.connection import StagingConnection
-from dbanon.sessions.person_tags import PersonTags, StagedKey
+from dbanon.sessions.person_tags import PersonTags
+from dbanon.stores.sqlite.connection import SqliteConnection
 
 # The SQL function that computes tags; it is defined only while a key is staged.
 _TAG_FUNCTION = "dbanon_keyed_tag"
 
 
 class SqlitePersonTags(PersonTags):
-    """The keyed and salted hashes that a function on a connection to SQLite computes.
+    """The keyed and salted hashes that a function on a connection to SQLite computes."""
 
-    Parameters
-    ----------
-    driver : the connection of Python's module sqlite3.
-    """
-
-    def __init__(
-        self, connection: StagingConnection, key: StagedKey, driver: sqlite3.Connection
-    ) -> None:
-        super().__init__(connection, key)
-        self._driver = driver
+    _connection: SqliteConnection
 
     def of_text(self, text: str) -> str:
         return f"{_TAG_FUNCTION}({text})"
@@ -41,8 +31,8 @@ class SqlitePersonTags(PersonTags):
             inner_hash = hashlib.sha256(inner + text.encode()).digest()
             return (hashlib.sha256(outer + inner_hash).digest() if outer else inner_hash)[:16]
 
-        self._driver.create_function(_TAG_FUNCTION, 1, tag, deterministic=True)
-        self._key.is_staged = True
+        self._connection.driver.create_function(_TAG_FUNCTION, 1, tag, deterministic=True)
+        self._is_key_staged = True
 
     def replace_key(self, inner: bytes, outer: bytes) -> None:
         # A new definition of the SQL function replaces the one with the previous key.
@@ -50,5 +40,5 @@ class SqlitePersonTags(PersonTags):
 
     def drop_key(self) -> None:
         """Drop the function with the staged key, which the caller's connection must not keep."""
-        if self._key.is_staged:
-            self._driver.create_function(_TAG_FUNCTION, 1, None)
+        if self._is_key_staged:
+            self._connection.driver.create_function(_TAG_FUNCTION, 1, None)

@@ -1,0 +1,119 @@
+"""Execute SQL inside the server process, through SPI, in the caller's transaction.
+
+Values that no log may contain are passed to statements as texts, through the memory of the process
+(``given``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from functools import lru_cache
+from typing import Any
+
+from dbanon.hierarchy.edges import with_pulses
+from dbanon.sessions.names import RelationName, quote_list, to_sql_text
+from dbanon.stores.postgresql import catalog
+from dbanon.stores.postgresql.connection import PostgresqlConnection
+from dbanon.stores.postgresql.errors import translate_spi_errors
+from dbanon.stores.postgresql.given import bind_parameters, provide_texts, provided_text_sql
+
+# Results with at most this many rows are converted without a check whether the query was cancelled.
+_ROWS_PER_CANCEL_CHECK = 100
+
+
+class PlpyConnection(PostgresqlConnection):
+    """Executes SQL in the caller's transaction, through SPI.
+
+    Parameters
+    ----------
+    plpy : the module that PL/Python provides.
+    """
+
+    def __init__(self, plpy: Any) -> None:
+        super().__init__()
+        self.plpy = plpy
+
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        self.execute(*bind_parameters(sql, parameters))
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self._rows(sql, parameters, cache_plan=False)
+
+    def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        # The same few queries of the catalog run in every call, so their plans are worth keeping.
+        return self._rows(sql, parameters, cache_plan=True)
+
+    def _rows(self, sql: str, parameters: Sequence[Any], cache_plan: bool) -> list[tuple[Any, ...]]:
+        # SPI returns dictionaries, which drop duplicate column names; JSON text keeps them.
+        text, values = bind_parameters(sql, parameters)
+        query = f"SELECT row_to_json(q)::text AS row_json FROM ({text}) AS q"
+        records = self.execute(query, values, cache_plan)
+        if len(records) > _ROWS_PER_CANCEL_CHECK:
+            # This yields the same records, and checks for a cancel every few rows.
+            records = with_pulses(records, self._check_for_cancel)
+        return [json.loads(row["row_json"], object_pairs_hook=_tuple_of_values) for row in records]
+
+    def _check_for_cancel(self) -> None:
+        """Run a statement, which fails if the query was cancelled.
+
+        The server does not check this while Python code runs.
+        """
+        with translate_spi_errors():
+            self.plpy.execute("SELECT 1")
+
+    def insert_rows(
+        self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+    ) -> None:
+        typed_columns = self.rows(catalog.COLUMN_TYPES, (relation.quoted,))
+        column_types = dict(typed_columns)
+        names = [f"c{i}" for i in range(len(columns))]
+        values = ", ".join(
+            f"v.{name}::{column_types[column]}" for name, column in zip(names, columns, strict=True)
+        )
+        texts = ", ".join(provided_text_sql(i, "text[]") for i in range(len(columns)))
+        self.execute(
+            f"INSERT INTO {relation.quoted} ({quote_list(columns)})"
+            f" SELECT {values} FROM unnest({texts}) AS v({', '.join(names)})",
+            [
+                to_sql_text([None if row[i] is None else to_sql_text(row[i]) for row in rows])
+                for i in range(len(columns))
+            ],
+        )
+
+    def execute(self, sql: str, values: Sequence[str] = (), cache_plan: bool = False) -> Any:
+        """Execute one statement; returns the result of SPI.
+
+        Parameters
+        ----------
+        values : the texts that ``provided_text_sql`` refers to by index.
+        cache_plan : whether to keep the plan for later calls in this backend.
+        """
+        self.report(sql)
+        with translate_spi_errors(), provide_texts(values):
+            return self.plpy.execute(_prepare_cached(self.plpy.prepare, sql) if cache_plan else sql)
+
+    def fetch_records(self, query: str, rows_per_fetch: int) -> Iterator[Any]:
+        """Yield the rows of a query as dictionaries, from column name to value."""
+        with translate_spi_errors():
+            cursor = self.plpy.cursor(query)
+            while records := cursor.fetch(rows_per_fetch):
+                yield from records
+            # An open cursor would keep its tables from being dropped.
+            cursor.close()
+
+    def savepoint(self) -> AbstractContextManager[Any]:
+        subtransaction: AbstractContextManager[Any] = self.plpy.subtransaction()
+        return subtransaction
+
+
+@lru_cache(maxsize=64)
+def _prepare_cached(prepare: Callable[[str], Any], sql: str) -> Any:
+    """Cache the plan of a statement; the server replans it when its relations change."""
+    return prepare(sql)
+
+
+def _tuple_of_values(pairs: list[tuple[str, Any]]) -> Any:
+    """Convert a JSON object, as pairs of key and value, to its values."""
+    return tuple(value for _, value in pairs)
