@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from dbanon.data.types import JsonMapping
 from dbanon.doors.dispatch import run_any_job
 from dbanon.doors.progress import progress_callback
+from dbanon.errors import InvalidParameter
 from dbanon.ledger import rules as stored_rules
 from dbanon.run.open import open_store
 from dbanon.run.refresh import build_refresh_job
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from dbanon.doors.progress import ProgressOption
     from dbanon.release.report import Report
     from dbanon.sessions.base import OnSql
+    from dbanon.sessions.store import ClientStore
 
 
 def declare(
@@ -57,16 +59,33 @@ def declare(
 
     Raises
     ------
-    InvalidParameter, HierarchyBroken, ColumnNotFound : a rule is invalid.
+    InvalidParameter, HierarchyBroken, ColumnNotFound : a rule is invalid, or the source is files,
+        which keep no rules.
     InsufficientRights : another role owns the table.
     """
-    store = open_store(database, on_sql)
+    store = _open_rule_store(database, on_sql)
     by_column = rules if isinstance(rules, Mapping) else rules_to_declare(rules or ())
     with store.session(write=True) as session:
         relation = session.catalog.find_source(parse_relation(table))
         table_rules = collect_rules(session, relation, by_column, from_comments=from_comments)
         stored_rules.write_rules(session, relation.name, table_rules)
         return list_column_rules(session, relation)
+
+
+def _open_rule_store(database: object, on_sql: OnSql | None = None) -> ClientStore:
+    """Open a database to change its rules.
+
+    Raises
+    ------
+    InvalidParameter : the source is files, whose rows are in a database for one run only.
+    """
+    store = open_store(database, on_sql)
+    if not store.is_persistent:
+        raise InvalidParameter(
+            "Rules are stored in the database of their table, and a file has no database.",
+            hint="Name the columns in the call of the release.",
+        )
+    return store
 
 
 def undeclare(
@@ -83,7 +102,7 @@ def undeclare(
     RulesNotFound : the table or a column has no rules.
     InsufficientRights : another role owns the table.
     """
-    with open_store(database, on_sql).session(write=True) as session:
+    with _open_rule_store(database, on_sql).session(write=True) as session:
         name = session.catalog.find_source(parse_relation(table)).name
         require_removable_rules(session, name, columns)
         stored_rules.remove_rules(session, name, columns)
