@@ -351,8 +351,7 @@ class Job:
         if self.hierarchies:
             # Labels of some hierarchies contain column values, which ``local_range`` must allow.
             refuse_labels_with_values(self.hierarchies, self.policy.local_range)
-        if self.entity is not None:
-            check_entity(self.entity, (*self.quasi_identifiers, *self.retained_columns))
+        check_entity(self.entity, (*self.quasi_identifiers, *self.retained_columns))
         if self.entity_normalize is not None:
             check_normalize(
                 self.entity,
