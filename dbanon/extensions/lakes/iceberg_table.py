@@ -32,7 +32,7 @@ from dbanon.errors import InvalidParameter, OutputExists
 from dbanon.extensions.lakes import commits
 from dbanon.extensions.lakes.catalog import ICEBERG, get_catalog, import_iceberg
 from dbanon.sessions.names import RelationName, parse_relation
-from dbanon.stores.exports.destinations import TableDestination
+from dbanon.stores.exports.destinations import FileStatus, TableDestination
 from dbanon.stores.exports.problems import unknown_outcome
 from dbanon.stores.objects import ObjectStat, translate_client_errors
 from dbanon.stores.scratch import ABANDONED_AFTER_SECONDS
@@ -102,7 +102,7 @@ class IcebergTable:
         return ObjectStat(0, str(table.metadata_location), stat.S_IFREG)
 
     @keep_clients_open()
-    def count_older_versions(self, planned_status: ObjectStat | None) -> int:
+    def count_older_versions(self, planned_status: FileStatus) -> int:
         """Count, for the report, the snapshots that stay readable after the next commit.
 
         Parameters
@@ -199,7 +199,7 @@ class IcebergTable:
         return leftovers
 
     @keep_clients_open()
-    def commit(self, file: TableFile, *, replaceable_status: Any) -> None:
+    def commit(self, file: TableFile, *, replaceable_status: FileStatus) -> None:
         """Replace the table's rows by those of a file, unless the file was already published.
 
         Parameters
