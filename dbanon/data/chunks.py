@@ -145,41 +145,69 @@ def microdata_from_chunks(
     MemoryLimit : the records need more memory than allowed.
     """
     attributes = tuple(attributes)
-    # Stores read ordinal attributes as codes; they are moved to the numbers below.
-    n_numbers = sum(not attribute.kind.is_coded for attribute in attributes)
     widths = _Widths(
-        keys=key_width, numbers=n_numbers, codes=len(categories), valid=len(attributes)
+        keys=key_width,
+        numbers=len(attributes) - len(categories),
+        codes=len(categories),
+        valid=len(attributes),
     )
     records = _MemoryRecords(widths) if disk is None else _DiskRecords(widths, disk)
     n_read = 0
     for chunk in chunks:
         n_read += len(chunk.keys)
-        require_memory(
-            n_read,
-            len(attributes),
-            memory_limit,
-            "were read so far",
-            on_disk=disk is not None,
-            n_coded=len(categories),
-        )
+        if memory_limit is not None:
+            require_memory(
+                n_read,
+                len(attributes),
+                memory_limit,
+                "were read so far",
+                on_disk=disk is not None,
+                n_coded=len(categories),
+            )
         records.add(chunk)
     keys, numbers, codes, valid = records.arrays_by_record()
     # Strictly ascending keys are distinct; only others need a comparison of neighbors.
     if not records.is_ascending and bool((keys[1:] == keys[:-1]).all(axis=1).any()):
         raise duplicate_keys_error()
-    if any(attribute.kind is Kind.ORDINAL for attribute in attributes):
+    chunk = Chunk(keys, numbers, codes, valid, records.wide)
+    return microdata_of_records(attributes, chunk, categories, is_finite=records.is_finite)
+
+
+def microdata_of_records(
+    attributes: tuple[Attribute, ...],
+    records: Chunk,
+    categories: Sequence[Sequence[str]] = (),
+    *,
+    is_finite: bool = False,
+) -> Microdata:
+    """Make microdata of all records, which are in the order of their keys.
+
+    Parameters
+    ----------
+    attributes, categories : as for ``microdata_from_chunks``.
+    is_finite : True if all numbers are known to be finite.
+
+    Raises
+    ------
+    NonFiniteValue : an attribute holds NaN or infinity.
+    ValueNotInOrder : an ordinal attribute has a value that is missing from its order.
+    """
+    numbers, codes, valid = records.numbers, records.codes, records.valid
+    if codes is None:
+        codes = np.empty((len(numbers), 0), np.int32)
+    # Stores read ordinal attributes as codes.
+    if Kind.ORDINAL in [attribute.kind for attribute in attributes]:
         numbers, codes, categories = move_ordinals_to_numbers(
             attributes, numbers, codes, categories
         )
-    if not records.is_finite:
+    if not is_finite:
         _require_finite(attributes, numbers, valid)
-
     return Microdata(
         attributes=attributes,
-        keys=np.ascontiguousarray(keys),
+        keys=np.ascontiguousarray(records.keys),
         numbers=np.ascontiguousarray(numbers),
         codes=np.ascontiguousarray(codes, np.int32),
-        categories=tuple(tuple(values) for values in categories),
+        categories=tuple(map(tuple, categories)),
         valid=None if valid is None or bool(valid.all()) else valid,
         wide=records.wide,
     )

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from itertools import islice
 from types import MappingProxyType
 
 import numpy as np
@@ -186,36 +187,29 @@ class ColumnStatistics:
         parallel_map : ``data.pieces.on_all_cores`` to process columns in parallel, or ``map``; the
             result is the same.
         """
-        valid = microdata.numeric_valid()
-        columns = {
-            attribute: values if valid is None else values[valid[:, column]]
-            for column, (attribute, values) in enumerate(
-                zip(microdata.numeric, microdata.numbers.T, strict=True)
-            )
-        }
-        scales = {
-            attribute.name: scale
-            for attribute, scale in zip(
-                columns, _compute_scales(list(columns.values()), parallel_map), strict=True
-            )
-        }
-        categories = {
-            attribute.name: ValueFrequencies.of(codes, values)
-            for attribute, codes, values in zip(
-                microdata.categorical, microdata.codes.T, microdata.categories, strict=True
-            )
-        }
-        sensitive = microdata.sensitive.items()
-        person_units = microdata.person_units if sensitive else None
-        return cls(
-            scales=scales,
-            categories=categories,
-            sensitive={
-                name: ValueFrequencies.of_column(column, person_units) for name, column in sensitive
-            },
-            whitenings=_compute_whitenings(microdata, list(scales.values())) if covariance else {},
-            ranks={a.name: np.unique(x) for a, x in columns.items() if a.kind is Kind.ORDINAL},
+        columns, categories, ranks = {}, {}, {}
+        numbers, codes = iter(microdata.numbers.T), iter(microdata.codes.T)
+        values_by_code = iter(microdata.categories)
+        for position, attribute in enumerate(microdata.attributes):
+            if not attribute.kind.is_numeric:
+                categories[attribute.name] = ValueFrequencies.of(next(codes), next(values_by_code))
+                continue
+            column = next(numbers)
+            if microdata.valid is not None:
+                column = column[microdata.valid[:, position]]
+            columns[attribute.name] = column
+            if attribute.kind is Kind.ORDINAL:
+                ranks[attribute.name] = np.unique(column)
+        scales = dict(
+            zip(columns, _compute_scales(list(columns.values()), parallel_map), strict=True)
         )
+        sensitive = {}
+        if microdata.sensitive:
+            person_units = microdata.person_units
+            for name, sensitive_column in microdata.sensitive.items():
+                sensitive[name] = ValueFrequencies.of_column(sensitive_column, person_units)
+        whitenings = _compute_whitenings(microdata, list(scales.values())) if covariance else {}
+        return cls(scales, categories, sensitive, whitenings, ranks)
 
     def whitening_of(self, present: NDArray[np.bool_]) -> Whitening:
         """Return the whitening for records with a pattern of NULLs.
@@ -244,20 +238,13 @@ def _compute_scales(
 
     Columns are summed in pieces, which are slices of records, so that threads can share a column.
     """
-    pieces = [
-        (index, piece)
-        for index, column in enumerate(columns)
-        for piece in split_records(len(column))
-    ]
-
-    def sum_piece(indexed_piece: tuple[int, slice]) -> Sums:
-        index, piece = indexed_piece
-        return Sums.of(columns[index][piece])
-
-    sums = [Sums() for _ in columns]
-    for (index, _), piece_sums in zip(pieces, parallel_map(sum_piece, pieces), strict=True):
-        sums[index] += piece_sums
-    return [Scale.of_sums(column_sums) for column_sums in sums]
+    pieces, piece_counts = [], []
+    for column in columns:
+        column_pieces = split_records(len(column))
+        pieces += [column[piece] for piece in column_pieces]
+        piece_counts.append(len(column_pieces))
+    piece_sums = iter(parallel_map(Sums.of, pieces))
+    return [Scale.of_sums(sum(islice(piece_sums, n), Sums())) for n in piece_counts]
 
 
 def _compute_whitenings(

@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
-from functools import cache
+from functools import cache, cached_property
 from numbers import Real
 from types import MappingProxyType, NoneType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
@@ -113,7 +113,7 @@ class Parameter:
     default: object
     option: Option
 
-    @property
+    @cached_property
     def nullable(self) -> bool:
         """True if None is an allowed value."""
         return NoneType in get_args(self.type)
@@ -187,7 +187,7 @@ class Parameter:
             hint = f'Write `{display_name or self.name}=["…"]`, even for a single value.'
         return InvalidParameter(f"{display_name or self.name} must be {self.expected}.", hint=hint)
 
-    @property
+    @cached_property
     def _type_without_none(self) -> object:
         """The type, without None if it allows None."""
         types = [member for member in get_args(self.type) if member is not NoneType]
@@ -369,11 +369,12 @@ def _normalize(kind: object, value: object, option: Option) -> object:
     if origin in (tuple, Sequence):
         if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
             raise _NotAllowedError
-        return tuple(_normalize(_item_type(kind), item, option) for item in value)
+        item_type = get_args(kind)[0]
+        return tuple([_normalize(item_type, item, option) for item in value])
     if origin is Mapping:
         if not isinstance(value, Mapping):
             raise _NotAllowedError
-        item_type = _item_type(kind)
+        item_type = get_args(kind)[1]
         return MappingProxyType(
             {name: _normalize(item_type, item, option) for name, item in value.items()}
         )
@@ -386,18 +387,14 @@ def _normalize(kind: object, value: object, option: Option) -> object:
         return kind.from_plain(value)
     if kind is not Any and isinstance(kind, type) and not isinstance(value, kind):
         raise _NotAllowedError
-    if kind is str and not (
-        isinstance(value, str) and is_text(value) and _is_allowed(value, option)
+    if kind is str and (
+        not isinstance(value, str)
+        or not is_text(value)
+        or (option.choices and value not in option.choices)
+        or (option.pattern and not re.fullmatch(option.pattern, value))
     ):
         raise _NotAllowedError
     return value
-
-
-def _is_allowed(value: str, option: Option) -> bool:
-    """Whether a text is one of the choices and matches the pattern, if the option has these."""
-    if option.choices and value not in option.choices:
-        return False
-    return not option.pattern or bool(re.fullmatch(option.pattern, value))
 
 
 def is_text(value: str) -> bool:

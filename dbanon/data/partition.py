@@ -174,11 +174,6 @@ class Partition(NotebookCard):
         """int64 (n_classes,), where each class begins in ``members``."""
         return self._members_by_class[1]
 
-    @property
-    def grouping_levels(self) -> Levels | None:
-        """This partition if generalization levels define its classes; otherwise None."""
-        return None
-
     def combine_into_row_partition(self) -> tuple[Partition, NDArray[np.int32]]:
         """Group rows by equal released values: here the groups are the classes.
 
@@ -255,11 +250,6 @@ class AttributePartition(NotebookCard):
     supports_blocks: ClassVar[bool] = False
     sees_all_strata: ClassVar[bool] = False
 
-    @property
-    def grouping_levels(self) -> None:
-        """None: attributes that are grouped separately have no levels."""
-        return None
-
     @classmethod
     def join_results(cls, results: Sequence[_SetResult], n: int) -> AttributePartition:
         """Join the results for disjoint sets of records, separately for each attribute."""
@@ -330,11 +320,6 @@ class Levels(Partition):
         super().__init__(labels)
         object.__setattr__(self, "levels", MappingProxyType(dict(levels)))
         object.__setattr__(self, "number_levels", MappingProxyType(dict(number_levels)))
-
-    @property
-    def grouping_levels(self) -> Levels:
-        """This partition itself."""
-        return self
 
     @classmethod
     def join_results(cls, results: Sequence[_SetResult], n: int) -> Levels:

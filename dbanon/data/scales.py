@@ -56,11 +56,10 @@ class Sums:
         # -1074, by which sums are shifted; the sum of mantissas as two 64-bit words, the high one
         # first; and the sum of their squares as three.
         least, most, all_integers, sums_by_exponent = exact_sums(values)
-        total = sum(((high << 64) | low) << shift for shift, high, low, *_ in sums_by_exponent)
-        squares = sum(
-            ((top << 128) | (high << 64) | low) << (2 * shift)
-            for shift, _, _, top, high, low in sums_by_exponent
-        )
+        total = squares = 0
+        for shift, high, low, top_square, high_square, low_square in sums_by_exponent:
+            total += ((high << 64) | low) << shift
+            squares += ((top_square << 128) | (high_square << 64) | low_square) << (2 * shift)
         # Adding 0.0 turns -0.0 into 0.0: which of the two is the minimum depends on the order.
         return cls(len(values), least + 0.0, most + 0.0, all_integers, total, squares)
 

@@ -176,6 +176,8 @@ def apply_kinds(attributes: Sequence[Attribute], kinds: Mapping[str, str]) -> tu
     InvalidParameter : a kind is stated for a column that is not a quasi-identifier.
     UnsupportedType : the kind numeric is stated for a column without numbers.
     """
+    if not kinds:
+        return tuple(attributes)
     attributes_by_name = {attribute.name: attribute for attribute in attributes}
     for name, kind in kinds.items():
         if name not in attributes_by_name:

@@ -97,16 +97,31 @@ def advise(
     NoRows, NoQuasiIdentifiers, TooFewRecords, NothingFits : no advice is possible.
     DbanonError : the table cannot be read.
     """
-    arguments = locals()
     is_in_memory = _is_table_in_memory(data)
     if is_in_memory == (table is not None):
         raise InvalidParameter(
             "A data frame has no table." if is_in_memory else "The table is missing.",
             hint="Give a database with a table, or a data frame alone.",
         )
-    request_options = {option.name: arguments[option.name] for option in parameters(AdviceRequest)}
-    # ``files`` allows paths of files, since the caller may read them.
-    request_options["hierarchies"] = parse_all(hierarchies, files=True)
+    request_options = {
+        "table": table,
+        "quasi_identifiers": quasi_identifiers,
+        "sensitive": sensitive,
+        "k": k,
+        "methods": methods,
+        "max_risk": max_risk,
+        "max_loss": max_loss,
+        "max_seconds": max_seconds,
+        "sample": sample,
+        "seed": seed,
+        "time_limit": time_limit,
+        "nulls": nulls,
+        "kinds": kinds,
+        "key": key,
+        # ``files`` allows paths of files, since the caller may read them.
+        "hierarchies": parse_all(hierarchies, files=True),
+        "memory_limit": memory_limit,
+    }
     read_options = build_options(Reading, reading)
     if is_in_memory:
         read_options.require_no_file_options()

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dbanon.data.array_types import AnyArray
-from dbanon.data.chunks import Chunk, microdata_from_chunks
+from dbanon.data.chunks import Chunk, microdata_of_records
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.option import build_options, find_parameter, parameters
@@ -24,7 +25,7 @@ from dbanon.data.schema import Attribute, Kind, Role
 from dbanon.doors.signature import list_options
 from dbanon.errors import InvalidParameter, TooFewRecords, name_missing_extras
 from dbanon.hierarchy.spec import HierarchySource, build_all, parse_all
-from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.nulls import MERGE
 from dbanon.job.policy import Policy
 from dbanon.measures import centroid_loss
 from dbanon.partitioning.nulls import merge_nulls
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 # Options of a policy that say how classes are found; its other options concern releases. The one
 # named ``options`` holds the parameters of the method.
 _CLASS_OPTIONS = tuple(field for field in parameters(Policy) if not field.option.concerns_release)
+_POLICY_NAMES = {option.name for option in _CLASS_OPTIONS} - {"options"}
 
 
 @overload
@@ -100,25 +102,23 @@ def partition(
     NonFiniteValue : NaN or infinity in an array; in a DataFrame NaN is NULL.
     UnsupportedType : a column has a type that the method does not take.
     """
-    policy_names = {option.name for option in _CLASS_OPTIONS} - {"options"}
-    policy_options = {name: options.pop(name) for name in policy_names & set(options)}
+    policy_options = {name: options.pop(name) for name in _POLICY_NAMES & options.keys()}
     policy = build_options(Policy, {"k": k, "options": options, **policy_options})
-    data = as_table(data)
-    candidates, candidate_positions = _select_candidates(data, policy.nulls)
+    candidates, candidate_positions = as_table(data), None
+    if is_frame(candidates):
+        candidates, candidate_positions = _select_candidates(candidates, policy.nulls)
     microdata = microdata_of(candidates, policy.orders, policy.kinds)
     if candidate_positions is not None:
         # Records with NULLs that are no candidates count as withheld.
         microdata = replace(microdata, n_withheld=len(candidate_positions) - microdata.n_records)
-    # Only with ``nulls="merge"``; other policies leave the records as they are.
-    microdata = merge_nulls(microdata, policy)
-    tree_sources = parse_all(hierarchies, files=True)
-
-    def build_trees(microdata: Microdata) -> dict[str, Hierarchy]:
-        return build_all(tree_sources, microdata)
-
-    policy = replace(policy, hierarchies=build_trees(microdata))
-    # ``partition_for`` builds the trees again if it leaves out some of the records.
-    result = partition_for(microdata, policy, trees=build_trees).classes
+    if policy.nulls == MERGE:
+        microdata = merge_nulls(microdata, policy)
+    trees = None
+    if hierarchies:
+        # ``partition_for`` builds the trees again if it leaves out some of the records.
+        trees = partial(build_all, parse_all(hierarchies, files=True))
+        policy = replace(policy, hierarchies=trees(microdata))
+    result = partition_for(microdata, policy, trees=trees).classes
     # Records that are no candidates have the position -1, and become suppressed.
     return result if candidate_positions is None else result.take(candidate_positions)
 
@@ -211,16 +211,15 @@ def as_partition(class_labels: object) -> Partition:
     return Partition(dense_labels)
 
 
-# If pandas is missing, the error names the extra that installs it; so below.
 @name_missing_extras()
 def _select_candidates(
-    data: ArrayLike | pd.DataFrame, nulls: str
-) -> tuple[ArrayLike | pd.DataFrame, NDArray[np.int64] | None]:
+    data: pd.DataFrame, nulls: str
+) -> tuple[pd.DataFrame, NDArray[np.int64] | None]:
     """Select the candidates, i.e. the records that can get a class.
 
     Parameters
     ----------
-    data : n records: an array or a data frame.
+    data : n records.
     nulls : the policy's treatment of NULLs.
 
     Returns
@@ -228,8 +227,6 @@ def _select_candidates(
     The candidates; and the position of each record among them, int64 (n,), -1 if the record is not
     a candidate. The positions are None if all records are candidates.
     """
-    if not is_frame(data):
-        return data, None
     from dbanon.stores.frame.microdata import releasable_rows
 
     # Only with ``nulls="suppress"`` are records with NULLs left out. If nothing is left out, the
@@ -246,7 +243,6 @@ def is_frame(data: object) -> TypeGuard[pd.DataFrame]:
     return hasattr(data, "columns") and hasattr(data, "iloc")
 
 
-@name_missing_extras()
 def as_table(data: Any) -> Any:
     """Convert a table with named columns to a data frame; return arrays unchanged."""
     # Arrow tables, and frames of polars: lazy ones only have the second method.
@@ -254,12 +250,13 @@ def as_table(data: Any) -> Any:
     first_row = data[0] if isinstance(data, (list, tuple)) and data else data
     if is_frame(data) or not (has_columns or isinstance(first_row, Mapping)):
         return data
-    from dbanon.stores.frame.conversion import frame_of
+    # If pandas is missing, the error names the extra that installs it; so below.
+    with name_missing_extras():
+        from dbanon.stores.frame.conversion import frame_of
 
-    return frame_of(data)[0]
+        return frame_of(data)[0]
 
 
-@name_missing_extras()
 def microdata_of(
     data: object,
     orders: Mapping[str, Sequence[str]] | None = None,
@@ -274,14 +271,11 @@ def microdata_of(
     """
     table = as_table(data)
     if is_frame(table):
-        from dbanon.stores.frame.microdata import microdata_from_frame
+        orders = find_parameter(Policy, "orders").check(orders)
+        with name_missing_extras():
+            from dbanon.stores.frame.microdata import microdata_from_frame
 
-        return microdata_from_frame(
-            table,
-            list(table.columns),
-            orders=find_parameter(Policy, "orders").check(orders),
-            kinds=kinds,
-        )
+            return microdata_from_frame(table, list(table.columns), orders=orders, kinds=kinds)
     if orders or kinds:
         raise InvalidParameter(
             f"{'Orders' if orders else 'Kinds'} belong to the columns of a data frame. An array"
@@ -315,10 +309,12 @@ def _microdata_from_array(data: ArrayLike) -> Microdata:
         )
     if not len(numbers):
         raise TooFewRecords("There are no records.")
-    attributes = [
-        Attribute(f"column {i}", Kind.FLOAT, Role.QUASI_IDENTIFIER) for i in range(numbers.shape[1])
-    ]
-    return microdata_from_chunks(attributes, [Chunk(_row_numbers(len(numbers)), numbers)])
+    n, p = numbers.shape
+    attributes = tuple(
+        [Attribute(f"column {i}", Kind.FLOAT, Role.QUASI_IDENTIFIER) for i in range(p)]
+    )
+    row_numbers = np.arange(n, dtype=np.int64).reshape(-1, 1)
+    return microdata_of_records(attributes, Chunk(row_numbers, numbers))
 
 
 def _copy_numbers(array: AnyArray) -> NDArray[np.float64]:
@@ -333,8 +329,3 @@ def _copy_numbers(array: AnyArray) -> NDArray[np.float64]:
 
     on_all_cores(copy_rows, split_records(len(array)))
     return numbers
-
-
-def _row_numbers(n: int) -> NDArray[np.int64]:
-    """Return 0 to n - 1 as row keys, int64 (n, 1)."""
-    return np.arange(n, dtype=np.int64).reshape(-1, 1)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from dbanon.data.extension import load_runner
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob
 from dbanon.run.rules import apply_table_rules
-from dbanon.run.run_with_ledger import Runner, run_in_transactions, run_with_ledger
+from dbanon.run.run_with_ledger import recording_failures, run_in_transactions
 
 if TYPE_CHECKING:
     from dbanon.release.private_report import PrivateReport
@@ -19,6 +19,21 @@ if TYPE_CHECKING:
     from dbanon.sessions.store import Store
 
 
+@overload
+def run_any_job(
+    job: Job, source: Store, target: Store | None = None, progress: PhaseProgress | None = None
+) -> Report: ...
+
+
+@overload
+def run_any_job(
+    job: Job | PrivateJob,
+    source: Store,
+    target: Store | None = None,
+    progress: PhaseProgress | None = None,
+) -> Report | PrivateReport: ...
+
+
 def run_any_job(
     job: Job | PrivateJob,
     source: Store,
@@ -26,6 +41,8 @@ def run_any_job(
     progress: PhaseProgress | None = None,
 ) -> Report | PrivateReport:
     """Run a job; if it fails, record the failure in the target's ledger.
+
+    If a job that groups rows into classes names a chain, make the chain's next release.
 
     Parameters
     ----------
@@ -40,31 +57,13 @@ def run_any_job(
         # Budget and release are in the source database.
         report: PrivateReport = load_runner("private").run(job, source, progress)
         return report
-    return run_anonymization(job, source, target, progress)
-
-
-def run_anonymization(
-    job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
-) -> Report:
-    """Run a job that groups rows into classes. If it names a chain, make the chain's next release.
-
-    Parameters
-    ----------
-    target : the database for the release; None for the source's.
-    progress : called with a phase and its completed share, 0 to 1.
-    """
-    chain_runner = find_chain_runner(job)
+    chain_runner = _find_chain_runner(job)
     # Without a chain, a run is one transaction on each database.
-    run: Runner = run_in_transactions if chain_runner is None else chain_runner.run
-
-    # The table's owner can store rules, such as column roles, in the database. They are applied
-    # within ``run_with_ledger``, so that the ledger also records a failure to apply them.
-    def run_with_rules(
-        job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
-    ) -> Report:
-        return run(apply_table_rules(job, source), source, target, progress)
-
-    return run_with_ledger(job, source, target, progress, run_with_rules)
+    run = run_in_transactions if chain_runner is None else chain_runner.run
+    with recording_failures(job, target or source, progress) as timed_progress:
+        # The table's owner can store rules, such as column roles, in the database. They are applied
+        # here, so that the ledger also records a failure to apply them.
+        return run(apply_table_rules(job, source), source, target, timed_progress)
 
 
 def plan_anonymization(
@@ -81,24 +80,23 @@ def plan_anonymization(
     Parameters
     ----------
     target : the database for the release; None for the source's.
-    cluster : True to find the classes, too.
+    cluster : whether to find the classes, too.
     keep_last : the number of replaced releases of the output view to keep; None to keep all.
-    progress : a function that is called with a phase and its completed share.
+    progress : called with a phase and its completed share, 0 to 1.
     """
     from dbanon.run.outlook import build_outlook
 
-    job = apply_table_rules(job, source)
     return build_outlook(
-        job,
+        apply_table_rules(job, source),
         source,
         target,
         cluster=cluster,
         keep_last=keep_last,
         progress=progress,
-        runner=find_chain_runner(job),
+        runner=_find_chain_runner(job),
     )
 
 
-def find_chain_runner(job: Job) -> JobRunner | None:
+def _find_chain_runner(job: Job) -> JobRunner | None:
     """Return the object that plans and runs a job that names a chain; None for other jobs."""
     return None if job.chain is None else load_runner("chain")

@@ -177,14 +177,7 @@ def parse_call_options(
     NotBuilt : SQL calls do not support the key.
     InvalidParameter : a value has the wrong type, or is NULL.
     """
-    method, call_options = call["method"], call["options"]
-    if call_options is None:
-        call_options = {}
-    if not isinstance(call_options, Mapping):
-        raise InvalidParameter(
-            "options must be a JSON object.",
-            hint="Write an object, as in options => '{\"seed\": 1}'.",
-        )
+    method, call_options = call["method"], _require_object(call["options"])
     allowed_options = allowed_keys(method, call, writes=writes, job=job)
     method_options = {option.name for option in find_method(method).options}
     argument_parameters = [
@@ -258,16 +251,23 @@ def require_repeatable_in_sql(job: Job) -> None:
             )
 
 
-def _check_options(
-    allowed_options: Mapping[str, Parameter], call_options: object
-) -> KeywordArguments:
-    """Check options against the allowed keys, and return their values by name."""
-    call_options = {} if call_options is None else call_options
+def _require_object(call_options: object) -> JsonMapping:
+    """Return the options of a call, empty for NULL; raises InvalidParameter for other values."""
+    if call_options is None:
+        return {}
     if not isinstance(call_options, Mapping):
         raise InvalidParameter(
             "options must be a JSON object.",
             hint="Write an object, as in options => '{\"seed\": 1}'.",
         )
+    return call_options
+
+
+def _check_options(
+    allowed_options: Mapping[str, Parameter], call_options: object
+) -> KeywordArguments:
+    """Check options against the allowed keys, and return their values by name."""
+    call_options = _require_object(call_options)
     for name in call_options:
         if name not in allowed_options:
             raise UnknownOption(

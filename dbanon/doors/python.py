@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from dbanon.data.extension import load_runner
-from dbanon.data.option import all_parameters, build_options, find_parameter
+from dbanon.data.option import all_parameters
 from dbanon.data.types import KeywordArguments
+from dbanon.doors.dispatch import plan_anonymization, run_any_job
 from dbanon.doors.progress import progress_callback
 from dbanon.doors.signature import list_options
 from dbanon.hierarchy.spec import HierarchySource, parse_all
 from dbanon.job.export import Export
 from dbanon.job.job import Job
-from dbanon.job.policy import Policy
 from dbanon.job.private import (
+    PrivateJob,
+    build_job,
     build_option_refusal,
     build_private_job,
     private_method_options,
-    refuse_private_options,
 )
 from dbanon.job.rules import RULES_NOT_READ
 from dbanon.job.synthesis import PRIVATE_METHODS
+from dbanon.run.open import open_stores
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
     from dbanon.release.report import Report
     from dbanon.run.outlook import Outlook
     from dbanon.sessions.base import OnSql
-    from dbanon.sessions.store import Store
-
-# Arguments of the call that are not options of the job.
-_NON_JOB_ARGUMENTS = ("database", "target", "progress", "on_sql", "cluster", "options")
 
 
 @overload
@@ -147,17 +144,29 @@ def anonymize(
     DbanonError : its class says what went wrong. Nothing was published, except that after
         ``OutcomeUnknown`` this is not known.
     """
-    arguments = locals()
-    with progress_callback(progress) as arguments["progress"]:
+    job_options = {
+        "table": table,
+        "quasi_identifiers": quasi_identifiers,
+        "output": output,
+        "k": k,
+        "sensitive": sensitive,
+        "keep": keep,
+        "by": by,
+        "entity": entity,
+        "key": key,
+        "hierarchies": hierarchies,
+        "declared": declared,
+        "door": door,
+        "run_id": run_id,
+        **options,
+    }
+    with progress_callback(progress) as callback:
         if options.get("method") in PRIVATE_METHODS:
-            return _run_private_job(arguments)
-        refuse_private_options(options.get("method"), options)
-        if k is None:
-            raise find_parameter(Policy, "k").refusal_error()
-        job, source, target_store = _build_job_and_open_stores(arguments)
-        from dbanon.doors.dispatch import run_anonymization
-
-        return run_anonymization(job, source, target_store, arguments["progress"])
+            job: Job | PrivateJob = _build_private_job(job_options, target)
+        else:
+            job = job_of(job_options)
+        source, target_store = open_stores(job, database, target, on_sql, callback)
+        return run_any_job(job, source, target_store, callback)
 
 
 @list_options(all_parameters(Job))
@@ -199,48 +208,24 @@ def plan(
     """
     if options.get("method") in PRIVATE_METHODS:
         raise build_option_refusal("plan", str(options.get("method")))
-    arguments = locals()
-    with progress_callback(progress) as arguments["progress"]:
-        job, source, target_store = _build_job_and_open_stores(arguments)
-        from dbanon.doors.dispatch import plan_anonymization
-
-        callback = arguments["progress"]
+    job_options = {
+        "table": table,
+        "quasi_identifiers": quasi_identifiers,
+        "output": output,
+        "k": k,
+        "sensitive": sensitive,
+        "keep": keep,
+        "by": by,
+        "entity": entity,
+        "key": key,
+        "hierarchies": hierarchies,
+        "declared": declared,
+        **options,
+    }
+    with progress_callback(progress) as callback:
+        job = job_of(job_options)
+        source, target_store = open_stores(job, database, target, on_sql, callback)
         return plan_anonymization(job, source, target_store, cluster=cluster, progress=callback)
-
-
-def _run_private_job(arguments: KeywordArguments) -> PrivateReport:
-    """Run a differentially private release with the arguments of a call."""
-    from dbanon.run.open import open_store
-
-    options = {name: value for name, value in arguments.items() if name not in _NON_JOB_ARGUMENTS}
-    # The release is made in the source database. ``target`` is only passed on to be refused.
-    options |= arguments["options"] | {"target": arguments["target"]}
-    if options.pop("declared"):
-        raise build_option_refusal("declared")
-    if options["run_id"] is None:
-        del options["run_id"]
-    options["hierarchies"] = parse_all(options["hierarchies"], files=True)
-    job = build_private_job(options)
-    store = open_store(arguments["database"], arguments["on_sql"], memory=job.memory_limit)
-    report: PrivateReport = load_runner("private").run(job, store, arguments["progress"])
-    return report
-
-
-def _build_job_and_open_stores(arguments: KeywordArguments) -> tuple[Job, Store, Store | None]:
-    """Return the job of a call, its source, and its target if that is another database."""
-    from dbanon.run.open import open_source, open_store
-
-    options = {name: value for name, value in arguments.items() if name not in _NON_JOB_ARGUMENTS}
-    job = job_of(options | arguments["options"])
-    on_sql, target = arguments["on_sql"], arguments["target"]
-    # If dbanon has no store for the source, its rows are fetched into this program, which takes
-    # time and so reports progress.
-    source = open_source(arguments["database"], on_sql, job, target, arguments["progress"])
-    return (
-        job,
-        source,
-        None if target is None else open_store(target, on_sql, memory=job.memory_limit),
-    )
 
 
 def job_of(arguments: KeywordArguments) -> Job:
@@ -252,17 +237,31 @@ def job_of(arguments: KeywordArguments) -> Job:
     ------
     DbanonError : an option is invalid.
     """
-    refuse_private_options(arguments.get("method"), arguments)
-    private_names = {option.name for option in private_method_options()}
-    options = {name: value for name, value in arguments.items() if name not in private_names}
-    for name in ("chunk_rows", "run_id"):
-        # Callers may pass None in place of the default.
-        if name in options and options[name] is None:
-            del options[name]
+    # Callers may pass None in place of these defaults.
+    options = {
+        name: value
+        for name, value in arguments.items()
+        if value is not None or name not in ("chunk_rows", "run_id")
+    }
     # The run replaces this value after it has read the rules of the table.
     options["declared"] = RULES_NOT_READ if options.get("declared") else None
     if isinstance(options.get("exports"), (list, tuple)):
         options["exports"] = [Export.from_path(export) for export in options["exports"]]
-    return build_options(
-        Job, options | {"hierarchies": parse_all(options["hierarchies"], files=True)}
-    )
+    options["hierarchies"] = parse_all(options["hierarchies"], files=True)
+    return build_job(options)
+
+
+def _build_private_job(arguments: KeywordArguments, target: object) -> PrivateJob:
+    """Build a job of a method for synthetic rows from options in Python's form.
+
+    Parameters
+    ----------
+    target : only passed on to be refused, as the release is made in the source database.
+    """
+    options = dict(arguments) | {"target": target}
+    if options.pop("declared"):
+        raise build_option_refusal("declared")
+    if options["run_id"] is None:
+        del options["run_id"]
+    options["hierarchies"] = parse_all(options["hierarchies"], files=True)
+    return build_private_job(options)

@@ -7,7 +7,6 @@ A ``Listed`` is an entry of the list of releases, an ``Attempt`` a recorded run 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,6 @@ from dbanon.ledger.job_history import Attempt
 from dbanon.ledger.releases import Listed
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
-from dbanon.sessions.session import Session
 from dbanon.stores import hierarchies
 from dbanon.stores.hierarchies import Stored
 
@@ -263,7 +261,7 @@ def load_hierarchy(
     HierarchyBroken : the hierarchy is not a tree.
     """
     tree_source = parse(hierarchy, files=True)
-    with _open_read_session(database, on_sql) as session:
+    with open_store(database, on_sql).session(write=False) as session:
         return hierarchies.resolve(session, tree_source)
 
 
@@ -280,10 +278,5 @@ def drop_hierarchy(database: object, name: str, *, on_sql: OnSql | None = None) 
 
 def list_hierarchies(database: object, *, on_sql: OnSql | None = None) -> list[Stored]:
     """List the hierarchies that are stored in a database, in the order of their names."""
-    with _open_read_session(database, on_sql) as session:
+    with open_store(database, on_sql).session(write=False) as session:
         return hierarchies.list_hierarchies(session)
-
-
-def _open_read_session(database: object, on_sql: OnSql | None) -> AbstractContextManager[Session]:
-    """Open a read-only session on a database."""
-    return open_store(database, on_sql).session(write=False)

@@ -11,17 +11,27 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dbanon.data.types import JsonMapping
-from dbanon.doors.dispatch import run_anonymization
+from dbanon.doors.dispatch import run_any_job
 from dbanon.doors.progress import progress_callback
-from dbanon.run import rules as run_rules
+from dbanon.errors import InvalidParameter
+from dbanon.ledger import rules as stored_rules
 from dbanon.run.open import open_store
 from dbanon.run.refresh import build_refresh_job
-from dbanon.run.rules import Declared
+from dbanon.run.rules import (
+    Declared,
+    collect_rules,
+    list_column_rules,
+    list_table_rules,
+    require_removable_rules,
+    rules_to_declare,
+)
+from dbanon.sessions.names import parse_relation
 
 if TYPE_CHECKING:
     from dbanon.doors.progress import ProgressOption
     from dbanon.release.report import Report
     from dbanon.sessions.base import OnSql
+    from dbanon.sessions.store import ClientStore
 
 
 def declare(
@@ -49,14 +59,33 @@ def declare(
 
     Raises
     ------
-    InvalidParameter, HierarchyBroken, ColumnNotFound : a rule is invalid.
+    InvalidParameter, HierarchyBroken, ColumnNotFound : a rule is invalid, or the source is files,
+        which keep no rules.
     InsufficientRights : another role owns the table.
     """
+    store = _open_rule_store(database, on_sql)
+    by_column = rules if isinstance(rules, Mapping) else rules_to_declare(rules or ())
+    with store.session(write=True) as session:
+        relation = session.catalog.find_source(parse_relation(table))
+        table_rules = collect_rules(session, relation, by_column, from_comments=from_comments)
+        stored_rules.write_rules(session, relation.name, table_rules)
+        return list_column_rules(session, relation)
+
+
+def _open_rule_store(database: object, on_sql: OnSql | None = None) -> ClientStore:
+    """Open a database to change its rules.
+
+    Raises
+    ------
+    InvalidParameter : the source is files, whose rows are in a database for one run only.
+    """
     store = open_store(database, on_sql)
-    if rules is not None and not isinstance(rules, Mapping):
-        # Convert a list of stored rules to the mapping that ``declare`` takes.
-        rules = run_rules.rules_to_declare(rules)
-    return run_rules.declare(store, table, rules, from_comments=from_comments)
+    if not store.is_persistent:
+        raise InvalidParameter(
+            "Rules are stored in the database of their table, and a file has no database.",
+            hint="Name the columns in the call of the release.",
+        )
+    return store
 
 
 def undeclare(
@@ -73,7 +102,11 @@ def undeclare(
     RulesNotFound : the table or a column has no rules.
     InsufficientRights : another role owns the table.
     """
-    return run_rules.undeclare(open_store(database, on_sql), table, columns)
+    with _open_rule_store(database, on_sql).session(write=True) as session:
+        name = session.catalog.find_source(parse_relation(table)).name
+        require_removable_rules(session, name, columns)
+        stored_rules.remove_rules(session, name, columns)
+        return list_column_rules(session, session.catalog.find_source(name))
 
 
 def rules(
@@ -85,7 +118,10 @@ def rules(
     ------
     TableNotFound : there is no such table.
     """
-    return run_rules.rules(open_store(database, on_sql), table)
+    with open_store(database, on_sql).session(write=False) as session:
+        if table is None:
+            return list_table_rules(session)
+        return list_column_rules(session, session.catalog.find_source(parse_relation(table)))
 
 
 def refresh(
@@ -143,4 +179,4 @@ def refresh(
             **run_id_option,
         )
     with progress_callback(progress) as callback:
-        return run_anonymization(job, store, target=None, progress=callback)
+        return run_any_job(job, store, progress=callback)

@@ -101,7 +101,10 @@ def spell_cli_option(name: str, value: object) -> str:
     if name == _PROBLEMS:
         return "dbanon hierarchy check"
     if name == _DECLARE_AGAIN:
-        return declare_again_command(str(value))
+        # Saves the rules of the table, and declares them again.
+        table_option = f"--table {shlex.quote(str(value))}"
+        save_command = f"dbanon rules URL {table_option} --format json > rules.json"
+        return f"{save_command}; dbanon declare URL rules.json {table_option}"
     if name in _COMMAND_OPTIONS:
         values_text = (
             f" {shlex.quote(','.join(map(_quote_list_item, value)))}"
@@ -124,13 +127,6 @@ def spell_cli_option(name: str, value: object) -> str:
         return f"{flag(parameter)} {placeholder}".rstrip()
     text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
     return f"{flag(parameter)} {text if text == '…' else shlex.quote(text)}"
-
-
-def declare_again_command(table: str) -> str:
-    """Return the commands that save the rules of a table and declare them again."""
-    table_option = f"--table {shlex.quote(table)}"
-    save_command = f"dbanon rules URL {table_option} --format json > rules.json"
-    return f"{save_command}; dbanon declare URL rules.json {table_option}"
 
 
 def spell_sql_option(name: str, value: object, arguments: Set[str] = SQL_ARGUMENTS) -> str:

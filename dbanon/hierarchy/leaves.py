@@ -42,9 +42,8 @@ def resolve_hierarchies(
     ------
     InvalidParameter : a name is not a quasi-identifier.
     """
-    names = [attribute.name for attribute in attributes]
     for name in hierarchies:
-        if name not in names:
+        if name not in [attribute.name for attribute in attributes]:
             raise InvalidParameter(
                 f'The hierarchy of "{name}" does not name a quasi-identifier.',
                 hint="Give hierarchies to quasi-identifiers only.",

@@ -229,12 +229,11 @@ class Guarantee:
             has unexpected NULLs.
         """
         self._require_rows(counts.rows, expected)
-        verdict = self.verdict(counts, self._require_models(counts, expected))
-        return (
-            replace(verdict, rarest_in_sets=self.require_sets(counts))
-            if self.column_sets
-            else verdict
-        )
+        models = self._require_models(counts, expected) if self.models else ()
+        verdict = self.verdict(counts, models)
+        if not self.column_sets:
+            return verdict
+        return replace(verdict, rarest_in_sets=self.require_sets(counts))
 
     def require_sets(self, counts: Counts, hint: str = REPORT_IT) -> tuple[int, ...]:
         """Check the sets of columns; return how many rows share the rarest combination of each.

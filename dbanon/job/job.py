@@ -330,14 +330,16 @@ class Job:
             require_no_columns(self, self.policy)
         if self.where is not None:
             require_condition(self.where)
-        check_models(self.policy.models, self.sensitive)
+        if self.policy.models:
+            check_models(self.policy.models, self.sensitive)
         # Checks that concern columns wait until the rules that define them have been read. Reading
         # rules builds a new job, which is checked again.
         if self.declared != RULES_NOT_READ:
-            released_columns = (*self.quasi_identifiers, *self.retained_columns)
-            require_column_sets(
-                self.policy.also_k, self.policy.models, released_columns, self.entity
-            )
+            if self.policy.also_k:
+                released_columns = (*self.quasi_identifiers, *self.retained_columns)
+                require_column_sets(
+                    self.policy.also_k, self.policy.models, released_columns, self.entity
+                )
             self.pseudonym_options.require_key()
         self.pseudonym_options.check_strict(self.policy.strict)
         for column in self.hierarchies:
@@ -346,15 +348,17 @@ class Job:
                     f'The hierarchy of "{column}" does not name a quasi-identifier.',
                     hint="Give hierarchies to quasi-identifiers only.",
                 )
-        # Labels of some hierarchies contain column values, which ``local_range`` must allow.
-        refuse_labels_with_values(self.hierarchies, self.policy.local_range)
-        check_entity(self.entity, (*self.quasi_identifiers, *self.retained_columns))
-        check_normalize(
-            self.entity_normalize,
-            self.entity,
-            in_chain=self.chain is not None,
-            has_table_rules=self.declared is not None,
-        )
+        if self.hierarchies:
+            # Labels of some hierarchies contain column values, which ``local_range`` must allow.
+            refuse_labels_with_values(self.hierarchies, self.policy.local_range)
+        if self.entity is not None:
+            check_entity(self.entity, (*self.quasi_identifiers, *self.retained_columns))
+        if self.entity_normalize is not None:
+            check_normalize(
+                self.entity,
+                in_chain=self.chain is not None,
+                has_table_rules=self.declared is not None,
+            )
         if self.persons != WHOLE_PERSONS:
             require_split_person_options(
                 self.policy,
@@ -414,6 +418,8 @@ class Job:
     @property
     def columns_in_sets(self) -> tuple[str, ...]:
         """The sensitive and kept columns that sets of ``also_k`` name."""
+        if not self.policy.also_k:
+            return ()
         in_column_sets = [name for column_set in self.policy.also_k for name in column_set.columns]
         return tuple(name for name in (*self.sensitive, *self.keep) if name in in_column_sets)
 

@@ -376,11 +376,11 @@ class Policy:
         Secret options contain values of columns, so the ledger has only their number.
         """
         secret_names = [param.name for param in parameters(type(self)) if param.option.is_secret]
-        names = [policy_field.name for policy_field in fields(self)]
-        return {
-            name: _plain_value(getattr(self, name), is_secret=name in secret_names)
-            for name in names
-        }
+        arguments = {}
+        for policy_field in fields(self):
+            name = policy_field.name
+            arguments[name] = _plain_value(getattr(self, name), is_secret=name in secret_names)
+        return arguments
 
     @property
     def settings(self) -> Settings:

@@ -280,6 +280,23 @@ def private_method_options() -> tuple[Parameter, ...]:
     )
 
 
+def build_job(arguments: Mapping[str, object]) -> Job:
+    """Build a job of a method that makes classes from ``arguments``, option values by name.
+
+    Options of private methods may only have their default values, and are left out.
+
+    Raises
+    ------
+    InvalidParameter : an option is out of range, or belongs to private methods.
+    TypeError : there is no such option.
+    """
+    _refuse_private_options(arguments.get("method"), arguments)
+    private_names = {param.name for param in private_method_options()}
+    return build_options(
+        Job, {name: value for name, value in arguments.items() if name not in private_names}
+    )
+
+
 def build_private_job(arguments: Mapping[str, object]) -> PrivateJob:
     """Build the job from ``arguments``, which are option values by name.
 
@@ -336,7 +353,7 @@ def build_option_refusal(option: str, method: str = DP_RANKS) -> InvalidParamete
     )
 
 
-def refuse_private_options(method: object, arguments: Mapping[str, object]) -> None:
+def _refuse_private_options(method: object, arguments: Mapping[str, object]) -> None:
     """Check that no option of the private methods is set, for a method that builds classes.
 
     Raises

@@ -215,22 +215,17 @@ def check_entity(entity: str | None, released_columns: Sequence[str]) -> None:
         )
 
 
-def check_normalize(
-    normalize: str | None, entity: str | None, *, in_chain: bool, has_table_rules: bool
-) -> None:
+def check_normalize(entity: str | None, *, in_chain: bool, has_table_rules: bool) -> None:
     """Check the option ``entity_normalize``: it needs an entity, and chains do not support it.
 
     Parameters
     ----------
-    normalize : the value of the option; None if it is not set.
     has_table_rules : True if the entity may come from the rules of the table.
 
     Raises
     ------
     InvalidParameter : there is no entity, or there is a chain.
     """
-    if normalize is None:
-        return
     if not entity and not has_table_rules:
         raise InvalidParameter(
             "entity_normalize needs an entity.",

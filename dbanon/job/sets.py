@@ -141,7 +141,7 @@ def require_column_sets(
     """
     # Sets make values coarser, so that classes may become equal to readers. The model must then
     # hold for the union of such classes, too.
-    for model in models if sets else ():
+    for model in models:
         if not model.is_union_closed(bool(entity)):
             raise InvalidParameter(
                 f"With `also_k` classes may have the same released values, and {model.kind} may"

@@ -1,4 +1,4 @@
-"""Read, declare and remove the rules of tables in the ledger of the same database."""
+"""Read, write and remove the rules of tables in the ledger of the same database."""
 
 from __future__ import annotations
 
@@ -171,8 +171,8 @@ def _trusted_rules_by_column(session: Session, source: RelationName) -> dict[str
     return {stored.name: stored.rule for stored in list_rules(session, source) if stored.is_trusted}
 
 
-def declare(session: Session, source: RelationName, rules: TableRules) -> None:
-    """Declare rules for columns of a table; other columns keep theirs.
+def write_rules(session: Session, source: RelationName, rules: TableRules) -> None:
+    """Write rules for columns of a table; other columns keep theirs.
 
     Raises
     ------
@@ -198,7 +198,7 @@ def declare(session: Session, source: RelationName, rules: TableRules) -> None:
     session.connection.insert_rows(session.ledger.table("rule"), columns, rows)
 
 
-def undeclare(session: Session, source: RelationName, columns: Sequence[str] | None) -> None:
+def remove_rules(session: Session, source: RelationName, columns: Sequence[str] | None) -> None:
     """Remove rules for columns of a table.
 
     Parameters

@@ -189,7 +189,7 @@ def _run_strata(
         )
     build_space = make_space_builder(microdata, column_statistics, policy, level_statistics)
     rng = _make_generator(method, policy.seed)
-    tick = tick or _ignore_progress
+    tick = tick or ignore_progress
     # Cuts into blocks use these keys for samples and ties.
     record_keys = microdata.ordered_keys
     if method.result_type.sees_all_strata:
@@ -207,10 +207,16 @@ def _run_strata(
         )
         return method.result_type.join_results([(records, result)], n)
     results: list[tuple[NDArray[np.int64], MethodResult]] = []
-    blocks = Blocks.of(policy)
     n_done = 0
     for i in range(len(strata)):
         records = strata[i]
+        # If the stratum is cut into blocks, build its space block by block to save memory.
+        is_cut = policy.block_size is not None and len(records) > policy.block_size
+        stratum_space = DeferredSpace(build_space, records) if is_cut else build_space(records)
+        if len(records) == n:
+            # The stratum is the whole table. Free the positions of its records.
+            del records, strata[i]
+            return _run_and_refine(method, stratum_space, record_keys, policy, tick, rng)
         share, progress_before = len(records) / n, n_done / n
 
         def stratum_tick(
@@ -220,18 +226,11 @@ def _run_strata(
         ) -> None:
             tick(progress_before + share * stratum_progress)
 
-        # If the stratum is cut into blocks, build its space block by block to save memory.
-        is_cut = blocks is not None and blocks.block_count_for(len(records)) is not None
-        stratum_space = DeferredSpace(build_space, records) if is_cut else build_space(records)
         n_done += len(records)
-        # A stratum with all records contains 0 to n - 1, so its array can be freed while the
-        # method runs.
-        has_all_records = len(records) == n
-        stratum_keys = record_keys if has_all_records else record_keys[records]
-        if has_all_records:
-            strata[i] = records = np.empty(0, np.int64)
-        result = _run_and_refine(method, stratum_space, stratum_keys, policy, stratum_tick, rng)
-        results.append((np.arange(n) if has_all_records else records, result))
+        result = _run_and_refine(
+            method, stratum_space, record_keys[records], policy, stratum_tick, rng
+        )
+        results.append((records, result))
     return method.result_type.join_results(results, n)
 
 
@@ -287,16 +286,13 @@ def _run_and_refine(
     keys : int64 (n,), the key of each record, ascending.
     method_arguments : further arguments for the method, by name.
     """
-    method_progress = 1.0 if policy.refine is None else _METHOD_PROGRESS
-    result = _run_method(
-        method,
-        space,
-        keys,
-        policy,
-        lambda share: tick(method_progress * share),
-        rng,
-        **method_arguments,
-    )
+    method_tick = tick if policy.refine is None else lambda share: tick(_METHOD_PROGRESS * share)
+    if policy.block_size is None:
+        result = method.run(
+            space, int(policy.k), tick=method_tick, rng=rng, **policy.options, **method_arguments
+        )
+    else:
+        result = _run_in_blocks(method, space, keys, policy, method_tick)
     max_size = method.max_size(policy.k) if method.max_size else None
     # Raises an error if a class has fewer than k records or more than ``max_size``.
     result.require(policy.k, max_size)
@@ -321,27 +317,17 @@ def _make_generator(method: Method, seed: int | list[int]) -> np.random.Generato
     return np.random.Generator(np.random.PCG64(seed)) if method.random else None
 
 
-def _run_method(
-    method: Method,
-    space: MethodSpace,
-    keys: NDArray[np.int64],
-    policy: Policy,
-    tick: Tick,
-    rng: np.random.Generator | None,
-    **method_arguments: object,
-) -> MethodResult:
-    """Run the method on all records of a stratum at once, or on blocks of them.
+def _run_in_blocks(
+    method: Method, space: MethodSpace, keys: NDArray[np.int64], policy: Policy, tick: Tick
+) -> Partition:
+    """Run the method on the blocks of a stratum.
 
     Parameters
     ----------
     keys : int64 (n,), the key of each record, ascending.
-    method_arguments : further arguments for the method, by name.
     """
     blocks = Blocks.of(policy)
-    if blocks is None:
-        return method.run(
-            space, int(policy.k), tick=tick, rng=rng, **policy.options, **method_arguments
-        )
+    assert blocks is not None
     if blocks.block_count_for(space.n_records) is None:
         # With blocks, randomized methods use a new generator in each stratum that is not cut, too.
         return run_block(method, space, policy, block_index=None, tick=tick)
@@ -404,16 +390,15 @@ def require_budget(policy: Policy, n_withheld: int, n_records: int) -> None:
     ------
     SuppressionOverBudget : the share exceeds this limit, which is unrelated to privacy budgets.
     """
-    if policy.max_suppression is not None and n_withheld > max_count_of_share(
-        policy.max_suppression, n_records
-    ):
+    limit = policy.max_suppression
+    if n_withheld and limit is not None and n_withheld > max_count_of_share(limit, n_records):
         needed = required_share_text(n_withheld, n_records)
         raise SuppressionOverBudget(
             f"{n_withheld} of {n_records} records would be suppressed, more than the allowed share"
-            f" {policy.max_suppression:g}.",
+            f" {limit:g}.",
             hint=f"It would be feasible with `max_suppression={needed}` or more.",
         )
 
 
-def _ignore_progress(fraction: float) -> None:
+def ignore_progress(share: float) -> None:
     """Do nothing; a tick for callers without a progress bar."""

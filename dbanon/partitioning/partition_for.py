@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.measures import ColumnStatistics, ValueFrequencies
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import SUPPRESSED, ClusteringResult, Partition, positions_among
+from dbanon.data.partition import SUPPRESSED, ClusteringResult, Levels, Partition, positions_among
 from dbanon.data.pieces import on_all_cores
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.data.schema import Attribute
@@ -19,7 +19,12 @@ from dbanon.hierarchy.leaves import TreeBuilder, take_records
 from dbanon.job.policy import Policy
 from dbanon.methods import find_method
 from dbanon.methods.registry import Tick
-from dbanon.partitioning.classes import find_attribute_classes, find_classes, require_budget
+from dbanon.partitioning.classes import (
+    find_attribute_classes,
+    find_classes,
+    ignore_progress,
+    require_budget,
+)
 from dbanon.partitioning.protect import protect
 from dbanon.partitioning.sets import feasible_records, require_feasible_sets
 from dbanon.partitioning.strata import code_released_values, rare_records
@@ -32,7 +37,7 @@ def partition_for(
     trees: TreeBuilder | None = None,
     sensitive: Mapping[str, Attribute] | None = None,
     memory_limit: int | None = None,
-    tick: Tick = lambda share: None,
+    tick: Tick = ignore_progress,
     column_statistics: ColumnStatistics | None = None,
 ) -> ClusteringResult:
     """Put the records into classes that satisfy the policy.
@@ -149,15 +154,13 @@ def _cluster_and_protect(
     partition = find_classes(
         microdata,
         policy,
-        lambda share: tick(clustering_progress * share),
+        tick if not policy.models else lambda share: tick(clustering_progress * share),
         trees,
         # With entities the records are clustered as units, which form a separate table.
         column_statistics if microdata.entities is None else table_statistics,
     )
-    # ``grouping_levels`` is None unless the method chose levels for the whole table.
-    clustering = ClusteringResult(
-        partition, partition.grouping_levels, column_statistics, partition.method_counts
-    )
+    levels = partition if isinstance(partition, Levels) else None
+    clustering = ClusteringResult(partition, levels, column_statistics, partition.method_counts)
     if policy.models:
         clustering = protect_classes(
             microdata,
@@ -189,7 +192,7 @@ def protect_classes(
     *,
     sensitive: Mapping[str, Attribute],
     memory_limit: int | None = None,
-    tick: Tick = lambda share: None,
+    tick: Tick = ignore_progress,
     compared_columns: Mapping[str, tuple[NDArray[np.int32], ValueFrequencies]] | None = None,
 ) -> ClusteringResult:
     """Merge or withhold classes until they satisfy the policy's models.
@@ -238,7 +241,7 @@ def join_equal_classes(
     *,
     sensitive: Mapping[str, Attribute],
     memory_limit: int | None = None,
-    tick: Tick = lambda share: None,
+    tick: Tick = ignore_progress,
 ) -> ClusteringResult:
     """Join classes with the same released values if they violate the models as one class.
 

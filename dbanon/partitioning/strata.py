@@ -33,8 +33,8 @@ def find_strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]
     NullInQuasiIdentifier : there are NULLs, and the policy does not say how to treat them.
     """
     n = microdata.n_records
-    stratum_columns = (microdata.strata, microdata.layers, microdata.valid)
-    if all(column is None for column in stratum_columns) and n:
+    has_one_stratum = microdata.strata is None and microdata.layers is None
+    if has_one_stratum and microdata.valid is None and n:
         return [np.arange(n)]
     # ``RELEASED_NULLS`` are the policies that release records with a NULL.
     if microdata.valid is None or policy.nulls in RELEASED_NULLS:

@@ -286,11 +286,15 @@ def recode_attributes(
         are added up by class.
     """
     names = [attribute.name for attribute in microdata.attributes]
-    row_sets, classes_of_row_sets = classes.combine_into_row_partition()
+    groups = classes.classes_by_columns(names)
+    if len(groups) == 1:
+        # All attributes share the classes of rows, which are the row sets.
+        partition = groups[0][1]
+        recoded = run(microdata, partition, lambda _, attributes: exact_totals(attributes))
+        return tuple(sorted(recoded, key=lambda column: names.index(column.quasi_identifier)))
     columns: list[ReleasedColumn] = []
-    for (column_names, partition), row_classes in zip(
-        classes.classes_by_columns(names), classes_of_row_sets.T, strict=True
-    ):
+    row_sets, classes_of_row_sets = classes.combine_into_row_partition()
+    for (column_names, partition), row_classes in zip(groups, classes_of_row_sets.T, strict=True):
         if not column_names:
             continue
 
@@ -306,14 +310,9 @@ def recode_attributes(
                 np.add.at(totals[name], row_classes, row_totals)
             return totals
 
-        subset = (
-            microdata
-            if len(column_names) == len(names)
-            else microdata.select_attributes(column_names)
-        )
         columns += [
             _expand_to_rows(column, partition, row_sets, row_classes)
-            for column in run(subset, partition, sum_totals)
+            for column in run(microdata.select_attributes(column_names), partition, sum_totals)
         ]
     columns.sort(key=lambda column: names.index(column.quasi_identifier))
     return tuple(columns)

@@ -8,6 +8,7 @@ get the value at the lower median rank, since a mean of ranks is not a value.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,34 +105,33 @@ def release_means(
     UnsupportedType : the mean of timestamps exceeds 64 bits.
     """
     del column_statistics, settings  # parameters of all recodings, which others need
-    wide_attributes = [a for a in microdata.numeric if a.name in microdata.wide]
-    totals = exact_totals(partition, wide_attributes) if wide_attributes else {}
-    exact_means = {name: _compute_exact_means(sums, partition) for name, sums in totals.items()}
-
-    def release(numbered_attribute: tuple[int, Attribute]) -> ReleasedColumn:
-        position, attribute = numbered_attribute
-        return _release_column(microdata, partition, position, attribute, exact_means)
+    exact_means = {}
+    if microdata.wide:
+        wide_attributes = [a for a in microdata.numeric if a.name in microdata.wide]
+        for name, totals in exact_totals(partition, wide_attributes).items():
+            exact_means[name] = _compute_exact_means(totals, partition)
 
     # The property is cached on first use: compute it before threads share the partition.
     _ = partition.members
     map_columns = choose_column_map(microdata.numbers)
-    return tuple(map_columns(release, enumerate(microdata.numeric)))
+    release_column = partial(_release_column, microdata, partition, exact_means)
+    return tuple(map_columns(release_column, range(len(microdata.numeric))))
 
 
 def _release_column(
     microdata: Microdata,
     partition: Partition,
-    position: int,
-    attribute: Attribute,
     exact_means: Mapping[str, NDArray[np.object_]],
+    position: int,
 ) -> ReleasedColumn:
     """Release the class means of one attribute.
 
     Parameters
     ----------
-    position : the index of the attribute in ``microdata.numeric``.
     exact_means : by name of a wide attribute, its exact class means.
+    position : the index of the attribute in ``microdata.numeric``.
     """
+    attribute = microdata.numeric[position]
     values = microdata.numbers[:, position]
     valid = microdata.valid_column(attribute.name)
     if attribute.kind is Kind.ORDINAL:

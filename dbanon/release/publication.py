@@ -182,26 +182,22 @@ class PublicSums:
 
         Suppressed cells are lost completely. ``measure`` is ``sse``, ``gower`` or ``iloss``.
         """
-        loss, least = self._lost_share_of_values(measure)
+        loss = least = 0.0
+        if self.count and measure == "sse":
+            # If all released values are equal, all variance is lost.
+            loss = least = 1.0
+            if self.squares > 0:
+                loss = self.total_loss / (self.squares + self.total_loss)
+                least = self.least / (self.squares + self.least)
+        elif self.count:
+            # The loss if every record were released as the whole range.
+            width = self.count * (self.high - self.low)
+            if width > 0:
+                loss, least = self.total_loss / width, self.least / width
         if not self.suppressed:
             return loss, least
         share_released = self.count / self.cells
         return 1.0 - share_released * (1.0 - loss), 1.0 - share_released * (1.0 - least)
-
-    def _lost_share_of_values(self, measure: str) -> tuple[float, float]:
-        """Return the same as ``lost_share``, for cells that are not suppressed."""
-        if not self.count:
-            return 0.0, 0.0
-        if measure == "sse":
-            # If all released values are equal, all variance is lost.
-            if not self.squares > 0:
-                return 1.0, 1.0
-            return self.total_loss / (self.squares + self.total_loss), self.least / (
-                self.squares + self.least
-            )
-        # The loss if every record were released as the whole range.
-        width = self.count * (self.high - self.low)
-        return (self.total_loss / width, self.least / width) if width > 0 else (0.0, 0.0)
 
 
 def compute_published_loss(sums: Sequence[PublicSums], measure: str) -> Loss:
@@ -211,35 +207,27 @@ def compute_published_loss(sums: Sequence[PublicSums], measure: str) -> Loss:
     ----------
     measure : the loss measure, see ``Release``.
     """
-    shares = [column_sums.lost_share(measure) for column_sums in sums]
-    columns = [
-        value
-        if column_sums.exact or not column_sums.cells
-        else round_to_steps(
-            value, choose_rounding_step(column_sums.largest, column_sums.cells), least
-        )
-        for column_sums, (value, least) in zip(sums, shares, strict=True)
-    ]
-    n_cells = sum(column_sums.cells for column_sums in sums)
-    if not n_cells:
-        return Loss(np.array(columns, np.float64), 0.0)
-    # The mean loss and the mean smallest loss of all cells.
-    total, least = (
-        sum(
-            column_sums.cells * share_and_least[index]
-            for column_sums, share_and_least in zip(sums, shares, strict=True)
-        )
-        / n_cells
-        for index in (0, 1)
-    )
-    if not all(column_sums.exact for column_sums in sums):
-        step = max(
-            choose_rounding_step(column_sums.largest, column_sums.cells)
-            for column_sums in sums
-            if column_sums.cells
-        )
-        total = round_to_steps(total, step, least)
-    return Loss(np.array(columns, np.float64), float(total))
+    columns = []
+    n_cells, largest_step, is_exact = 0, 0.0, True
+    # The sums of all cells' losses, and of their smallest losses to publish.
+    total_loss = total_least = 0.0
+    for column_sums in sums:
+        cells = column_sums.cells
+        loss, least = column_sums.lost_share(measure)
+        total_loss += cells * loss
+        total_least += cells * least
+        n_cells += cells
+        is_exact = is_exact and column_sums.exact
+        if cells:
+            step = choose_rounding_step(column_sums.largest, cells)
+            largest_step = max(largest_step, step)
+            if not column_sums.exact:
+                loss = round_to_steps(loss, step, least)
+        columns.append(loss)
+    mean_loss = total_loss / n_cells if n_cells else 0.0
+    if n_cells and not is_exact:
+        mean_loss = round_to_steps(mean_loss, largest_step, total_least / n_cells)
+    return Loss(np.array(columns, np.float64), mean_loss)
 
 
 def public_sums(

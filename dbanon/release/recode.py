@@ -65,38 +65,34 @@ def recode(
     """
     recoding = find_recoding(str(policy.recoding))
     parameters = {name: policy.options[name] for name in recoding.parameters}
-    settings = policy.settings
     # The levels of generalization that full_domain chose; None for other methods. With its option
     # ``contract``, labels depend on the values of each class alone, not on the levels.
-    if not policy.options.get("contract"):
-        settings = replace(settings, chosen_levels=clustering.levels)
-    all_names = {attribute.name for attribute in microdata.attributes}
+    chosen_levels = None if policy.options.get("contract") else clustering.levels
+    names = [attribute.name for attribute in microdata.attributes]
 
     # Called with all attributes or, if each attribute has its own classes, with one at a time.
     def recode_columns(
         microdata: Microdata, partition: Partition, exact_totals: ExactTotals
     ) -> tuple[ReleasedColumn, ...]:
         assert column_statistics is not None
-        names = {attribute.name for attribute in microdata.attributes}
-        column_settings = _drop_columns(settings, all_names - names)
+        other_names = set(names).difference([a.name for a in microdata.attributes])
+        column_settings = _drop_columns(settings, other_names) if other_names else settings
         return recoding.run(
             microdata, column_statistics, partition, exact_totals, column_settings, **parameters
         )
 
     classes, column_statistics = clustering.classes, clustering.column_statistics
     row_partition, _ = classes.combine_into_row_partition()
+    released_partition = row_partition
     if row_partition.n_suppressed:
         records = np.flatnonzero(row_partition.labels >= 0)
         microdata, classes = take_records(microdata, records), classes.take(records)
+        released_partition, _ = classes.combine_into_row_partition()
         if build_trees is not None:
             policy = replace(policy, hierarchies=build_trees(microdata))
-        settings = replace(
-            settings,
-            hierarchies=policy.hierarchies,
-            chosen_levels=None
-            if settings.chosen_levels is None
-            else settings.chosen_levels.take(records),
-        )
+        if chosen_levels is not None:
+            chosen_levels = chosen_levels.take(records)
+    settings = replace(policy.settings, chosen_levels=chosen_levels)
     column_statistics = column_statistics or ColumnStatistics.of(microdata)
     columns = recode_attributes(
         microdata,
@@ -106,13 +102,15 @@ def recode(
         # all of them, including withheld ones.
         lambda inexact_attributes: exact_totals(row_partition, inexact_attributes),
     )
-    released_partition, _ = classes.combine_into_row_partition()
-    loss_before, loss_after = _losses_with_suppressed(
-        microdata, column_statistics, released_partition, policy, columns, recoding.measure
+    loss_before, loss_after = _LOSS_FUNCTIONS[recoding.measure](
+        microdata, column_statistics, released_partition, policy, columns
     )
-    names = [attribute.name for attribute in microdata.attributes]
-    has_classes_per_column = len(classes.classes_by_columns(names)) > 1  # else one group of columns
     suppressed = suppressed_cells(microdata)
+    if suppressed:
+        counts = [suppressed.get(name, 0) for name in names]
+        loss_before = _add_suppressed_cells(loss_before, counts, recoding.measure)
+        loss_after = _add_suppressed_cells(loss_after, counts, recoding.measure)
+    has_classes_per_column = len(classes.classes_by_columns(names)) > 1  # else one group of columns
     return Release(
         partition=row_partition,
         columns=tuple(column.replace_ranks_with_values() for column in columns),
@@ -142,9 +140,9 @@ def _losses_by_column(
     columns: Sequence[ReleasedColumn], measure: str, before: Loss, after: Loss
 ) -> tuple[ColumnLoss, ...]:
     """Return the losses of the columns that have one, before and after rounding."""
-    measured_columns = [
-        column for column in columns if measure != "iloss" or column.losses is not None
-    ]
+    measured_columns = columns
+    if measure == "iloss":
+        measured_columns = [column for column in columns if column.losses is not None]
     return tuple(
         ColumnLoss(
             column.quasi_identifier, before_rounding=float(loss), released=float(released_loss)
@@ -157,8 +155,6 @@ def _losses_by_column(
 
 def _drop_columns(settings: Settings, names: Collection[str]) -> Settings:
     """Return the settings for recoding all columns except these."""
-    if not names:
-        return settings
     steps = {name: step for name, step in settings.grid_steps.items() if name not in names}
     hierarchies = {name: tree for name, tree in settings.hierarchies.items() if name not in names}
     return replace(settings, grid_steps=steps, hierarchies=hierarchies)
@@ -202,7 +198,8 @@ def _sse_losses(
         column = columns[index]
         transform = Standardization.of([scales[index]])
         is_present = None if microdata.valid is None or valid is None else valid[:, index]
-        released = _require_values(column.unrounded), column.as_float()  # exact and rounded
+        assert column.unrounded is not None
+        released = column.unrounded, column.as_float()  # exact and rounded
         values = microdata.numbers[:, index]
         return exact_and_rounded_sums(
             values, partition, released, transform, is_present, is_part_of_table=is_part_of_table
@@ -290,27 +287,6 @@ def _count_values(microdata: Microdata, partition: Partition, name: str) -> floa
     return float(is_released.sum() if valid is None else (valid & is_released).sum())
 
 
-def _losses_with_suppressed(
-    microdata: Microdata,
-    column_statistics: ColumnStatistics,
-    partition: Partition,
-    policy: Policy,
-    columns: tuple[ReleasedColumn, ...],
-    measure: str,
-) -> tuple[Loss, Loss]:
-    """Compute the losses before and after rounding; suppressed cells count as lost completely."""
-    before, after = _LOSS_FUNCTIONS[measure](
-        microdata, column_statistics, partition, policy, columns
-    )
-    counts = suppressed_cells(microdata)
-    if not counts:
-        return before, after
-    suppressed = [counts.get(attribute.name, 0) for attribute in microdata.attributes]
-    return _add_suppressed_cells(before, suppressed, measure), _add_suppressed_cells(
-        after, suppressed, measure
-    )
-
-
 def _add_suppressed_cells(loss: Loss, counts: Sequence[int], measure: str) -> Loss:
     """Add suppressed cells, which are lost completely, to a loss; ``counts`` has one per column.
 
@@ -363,11 +339,6 @@ def class_losses(
             leaves = encode_leaves(microdata, attribute, tree)
             losses.append(iloss(leaves, tree, partition, valid))
     return np.array(losses)
-
-
-def _require_values(values: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    assert values is not None
-    return values
 
 
 @dataclass(frozen=True)

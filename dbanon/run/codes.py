@@ -29,11 +29,11 @@ def count_averaged_codes(
         states them. A column that is stated to be numeric holds no codes.
     """
     rows_by_column: dict[str, int] = {}
+    numeric_names = [attribute.name for attribute in microdata.numeric]
     # Each released column has one value per class.
     sizes = release.partition.sizes
     for column in release.columns:
         attribute = column.attribute
-        numeric_names = [numeric_attribute.name for numeric_attribute in microdata.numeric]
         # Skip ranges. If they are released as two columns, one for each bound, the columns have
         # other names than the quasi-identifier. A column of a range type has upper bounds.
         if (

@@ -135,45 +135,48 @@ class SpellingCounter(Protocol):
         """Count distinct identifiers, by kind of normalization; the key "" means not normalized."""
 
 
-def warn_of_spellings(planned: Plan, source: SpellingCounter) -> tuple[PersonSpellings, ...]:
+def warn_of_spellings(
+    planned: Plan, source: SpellingCounter, entity: str
+) -> tuple[PersonSpellings, ...]:
     """Find person identifiers that differ only in white space or case.
 
     Warns with ``EntitySpellings``.
+
+    Parameters
+    ----------
+    entity : the column that identifies persons.
 
     Raises
     ------
     EntitySpellingsRefused : there are such identifiers, and the policy is strict.
     InvalidParameter : the database considers values equal that differ after normalization.
     """
-    findings = []
-    for name in [planned.job.entity] if planned.job.entity else []:
-        attribute = planned.relation.attribute(name)
-        person_attribute = as_identifier(attribute, planned.job.entity_normalize)
-        if attribute.kind is not Kind.CATEGORY:
-            continue
-        counts = source.count_spellings(planned.relation, person_attribute)
-        # The persons that the run counts, and those it would count if it also ignored case. Without
-        # the option ``entity_normalize``, the first key is "".
-        n_spellings, n_casefolded = counts[person_attribute.normalize], counts[CASEFOLD]
-        # Normalization only merges identifiers, so more of them than before are a contradiction.
-        if n_spellings > counts[""]:
-            raise InvalidParameter(
-                f'The database considers values of "{name}" equal that entity_normalize='
-                f"{person_attribute.normalize} tells apart.",
-                hint="Leave out `entity_normalize`, and spell them alike in a view.",
-            )
-        if n_casefolded < n_spellings:
-            findings.append(
-                PersonSpellings.from_counts(name, n_spellings, n_spellings - n_casefolded)
-            )
+    attribute = planned.relation.attribute(entity)
+    person_attribute = as_identifier(attribute, planned.job.entity_normalize)
+    if attribute.kind is not Kind.CATEGORY:
+        return ()
+    counts = source.count_spellings(planned.relation, person_attribute)
+    # The persons that the run counts, and those it would count if it also ignored case. Without
+    # the option ``entity_normalize``, the first key is "".
+    n_spellings, n_casefolded = counts[person_attribute.normalize], counts[CASEFOLD]
+    # Normalization only merges identifiers, so more of them than before are a contradiction.
+    if n_spellings > counts[""]:
+        raise InvalidParameter(
+            f'The database considers values of "{entity}" equal that entity_normalize='
+            f"{person_attribute.normalize} tells apart.",
+            hint="Leave out `entity_normalize`, and spell them alike in a view.",
+        )
+    if n_casefolded >= n_spellings:
+        return ()
+    finding = PersonSpellings.from_counts(entity, n_spellings, n_spellings - n_casefolded)
     build_refusal = partial(
         EntitySpellingsRefused,
         "Spellings of one person would count as several persons; nothing was published.",
         hint='Compare them without regard to spelling: `entity_normalize="casefold"`. Or leave'
         " out `strict`.",
     )
-    _warn_or_refuse(findings, planned.policy, EntitySpellings, build_refusal)
-    return tuple(findings)
+    _warn_or_refuse([finding], planned.policy, EntitySpellings, build_refusal)
+    return (finding,)
 
 
 def find_retained_identifiers(planned: Plan) -> tuple[RetainedIdentifier, ...]:
@@ -248,9 +251,8 @@ def require_pseudonyms(
                 " to its values one to one; nothing was published.",
                 hint=REPORT_IT,
             )
-    if draft.job.pseudonyms:
-        caution = build_pseudonym_caution(draft.job.pseudonyms, draft.job.entity)
-        warn_caller(PseudonymsLink(f"{caution.warning}: {caution.reason}."))
+    caution = build_pseudonym_caution(draft.job.pseudonyms, draft.job.entity)
+    warn_caller(PseudonymsLink(f"{caution.warning}: {caution.reason}."))
 
 
 def merge_equal_classes(draft: PreparedRelease, counts: Counts) -> Partition:

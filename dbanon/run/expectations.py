@@ -16,14 +16,18 @@ from dbanon.stores.ports import Source, SourceCounts, Target, W
 
 
 def require_expected_counts(
-    job: Job, relation: Relation, source: Source, target: Target[W], output: RelationName
+    job: Job,
+    expectations: Expectations,
+    relation: Relation,
+    source: Source,
+    target: Target[W],
+    output: RelationName,
 ) -> tuple[dict[str, int], JsonObject]:
     """Check that the source has the counts that its job expects.
 
-    If the job expects no counts, nothing is counted.
-
     Parameters
     ----------
+    expectations : the expectations of the job.
     output : the job's output. Expected changes are relative to the last release that this job made
         from this source.
 
@@ -36,9 +40,6 @@ def require_expected_counts(
     InvalidParameter : the job expects persons, but the rules of its table have no entity.
     UnexpectedCounts : the counts differ, and this run does not accept that.
     """
-    expectations = job.expect
-    if expectations is None:
-        return {}, {}
     # The entity, whose distinct values are the persons; empty without one.
     person_attributes = []
     if job.entity:

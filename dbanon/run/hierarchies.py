@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.microdata import Microdata
 from dbanon.data.schema import Attribute, Kind
 from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.errors import InvalidParameter
@@ -24,7 +23,6 @@ from dbanon.hierarchy.spec import (
     TABLE,
     HierarchySpec,
     build,
-    build_all,
     build_enum_hierarchy,
 )
 from dbanon.hierarchy.tree import Hierarchy
@@ -54,15 +52,6 @@ class JobHierarchies:
     models: tuple[Model, ...] = ()
     origins: Mapping[str, JsonMapping] = field(default_factory=dict)
     model_trees: Mapping[str, Hierarchy] = field(default_factory=dict)
-
-    def build_for(self, microdata: Microdata, pulse: Pulse = ignore_pulses) -> dict[str, Hierarchy]:
-        """Return the hierarchies by quasi-identifier; builders use the values of these records.
-
-        Raises
-        ------
-        InvalidParameter : a builder cannot use the values, such as texts for intervals.
-        """
-        return build_all(self.trees, microdata, pulse)
 
     def describe(self, trees: Mapping[str, Hierarchy]) -> dict[str, JsonObject]:
         """Describe size and origin of hierarchies by column, without labels, for the ledger."""

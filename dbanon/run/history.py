@@ -62,8 +62,10 @@ def caution_about_history(job: Job, source: str, history: SourceHistory) -> Caut
 
     None without such earlier releases, for chains, and if the job allows independent releases.
     """
+    if job.chain is not None or job.releases == INDEPENDENT or not history.releases:
+        return None
     earlier_releases = history.releases_with_classes()
-    if not earlier_releases or job.chain is not None or job.releases == INDEPENDENT:
+    if not earlier_releases:
         return None
     return build_intersection_caution(
         f"{source} was released before: {_describe_outputs(earlier_releases)}"
@@ -110,10 +112,9 @@ def describe_unmeasured_histories(job: Job, history: SourceHistory) -> JsonObjec
     return {}
 
 
-def warn_of_history(caution: Caution | None) -> None:
-    """Issue the caution as a ``ReleasesIntersect`` warning, if there is one."""
-    if caution is not None:
-        warn_caller(ReleasesIntersect(f"{caution.warning}; {caution.reason}."))
+def warn_of_history(caution: Caution) -> None:
+    """Issue the caution as a ``ReleasesIntersect`` warning."""
+    warn_caller(ReleasesIntersect(f"{caution.warning}; {caution.reason}."))
 
 
 def _describe_outputs(earlier_releases: Sequence[EarlierRelease]) -> str:

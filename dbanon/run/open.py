@@ -20,6 +20,7 @@ from dbanon.data.extension import (
 )
 from dbanon.errors import InvalidParameter, MissingDependency, name_missing_extras
 from dbanon.job.job import Job
+from dbanon.job.private import PrivateJob
 from dbanon.job.reading import DEFAULT_READING, Reading
 from dbanon.job.requirements import CLIENT
 from dbanon.sessions.base import OnSql
@@ -193,6 +194,39 @@ def open_source(
         memory_bytes=job.memory_limit and job.memory_limit // 2,
         progress=progress,
     )
+
+
+def open_stores(
+    job: Job | PrivateJob,
+    database: object,
+    target: object = None,
+    on_sql: OnSql | None = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> tuple[ClientStore, ClientStore | None]:
+    """Open the stores of a job's source and of its target.
+
+    The target's store is None if releases go to the database of the source, so that one
+    transaction can read and write.
+
+    Parameters
+    ----------
+    database : the source, as in ``open_source``; for a private job as in ``open_store``.
+    target : the database to write to, as in ``open_store``; None for the database of the source.
+    on_sql : called with the text of each statement before it runs.
+    progress : called while rows are fetched.
+
+    Raises
+    ------
+    DbanonError : as ``open_source``.
+    """
+    if isinstance(job, PrivateJob):
+        source = open_store(database, on_sql, table=job.table, memory=job.memory_limit)
+    else:
+        source = open_source(database, on_sql, job, target, progress)
+    if target is None:
+        return source, None
+    target_store = open_store(target, on_sql, memory=job.memory_limit)
+    return source, None if target_store.is_same_database(source) else target_store
 
 
 def _is_sqlite_connection(database: object) -> TypeGuard[sqlite3.Connection]:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from functools import cached_property
 
 from dbanon.data.counts import CountRequests
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata
 from dbanon.data.schema import Attribute, Kind, apply_kinds, apply_orders
 from dbanon.data.types import JsonMapping
-from dbanon.errors import ColumnUnclassified, ColumnWithoutRule
+from dbanon.data.words import json_text
+from dbanon.errors import ColumnUnclassified, ColumnWithoutRule, TableChanged
 from dbanon.hierarchy.edges import Pulse, ignore_pulses
+from dbanon.hierarchy.spec import build_all
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.job import Job, SourceRequest
 from dbanon.job.policy import Policy
+from dbanon.job.private import PrivateJob
 from dbanon.job.pseudonym import PseudonymKey, require_pseudonym_type
 from dbanon.job.requirements import (
     CLIENT,
@@ -38,8 +42,8 @@ from dbanon.run.expectations import require_expected_counts
 from dbanon.run.hierarchies import JobHierarchies, read_hierarchies
 from dbanon.run.history import require_first_release
 from dbanon.run.key import read_pseudonym_key
-from dbanon.run.source_types import require_types
 from dbanon.sessions.base import Output, Relation
+from dbanon.sessions.types import type_family
 from dbanon.stores.ports import PreparedRelease, Source, Target, W
 
 
@@ -91,15 +95,17 @@ class Plan:
         UnexpectedCounts : the counts differ.
         """
         # Without a target, nothing is released, so expectations do not matter.
-        if target is None:
+        if target is None or self.job.expect is None:
             return self
         counts, expectation_report = require_expected_counts(
-            self.job, self.relation, source, target, self.written_output.name
+            self.job, self.job.expect, self.relation, source, target, self.written_output.name
         )
         return replace(self, source_counts=counts, expectation_report=expectation_report)
 
     def policy_for(self, microdata: Microdata, pulse: Pulse = ignore_pulses) -> Policy:
         """Return the policy with the hierarchies of these records."""
+        if not self.hierarchies.trees:
+            return self.policy
         return replace(self.policy, hierarchies=self.build_trees(microdata, pulse))
 
     def build_trees(
@@ -117,9 +123,9 @@ class Plan:
         ------
         InvalidParameter : a builder cannot use the values.
         """
-        return {**self.policy.hierarchies, **self.hierarchies.build_for(microdata, pulse)}
+        return {**self.policy.hierarchies, **build_all(self.hierarchies.trees, microdata, pulse)}
 
-    @property
+    @cached_property
     def guarantee(self) -> Guarantee:
         """What the release guarantees."""
         return self.job.guarantee_for_policy(self.policy)
@@ -158,16 +164,17 @@ class Plan:
                 | model.to_plain()
                 for level, model in zip(verdict.models, policy.models, strict=True)
             ],
-            "also_k": [
+            **verdict.ledger_values,
+            **further_arguments,
+        }
+        if policy.also_k:
+            arguments["also_k"] = [
                 {"columns": list(column_set.columns), "k": column_set.k, "counted": counted}
                 for column_set, counted in zip(
                     self.column_sets(released_names), verdict.rarest_in_sets, strict=True
                 )
-            ],
-            **verdict.ledger_values,
-            **further_arguments,
-        }
-        if not self.guarantee.column_sets:
+            ]
+        else:
             del arguments["also_k"]
         return Request(
             source=source,
@@ -188,7 +195,9 @@ class Plan:
     def count_requests(self, released_names: Sequence[str]) -> CountRequests:
         """Return what to count in a release whose quasi-identifiers have these names."""
         sensitive = tuple(dict.fromkeys(model.attribute for model in self.policy.models))
-        guarantee = replace(self.guarantee, column_sets=self.column_sets(released_names))
+        guarantee = self.guarantee
+        if guarantee.column_sets:
+            guarantee = replace(guarantee, column_sets=self.column_sets(released_names))
         return guarantee.count_requests(released_names, sensitive, self.roles.hierarchy_columns)
 
     def column_sets(self, released_names: Sequence[str]) -> tuple[ColumnSet, ...]:
@@ -256,15 +265,19 @@ def plan(
     if target is not None:
         require_types(job, relation, target.last_types(job, relation.name))
     attributes = _build_quasi_identifiers(job, relation)
-    person_attributes = _build_person_attributes(job, relation)
-    job.guarantee.check_method(find_method(job.policy.method))
+    guarantee = job.guarantee
+    person_attributes = [
+        as_identifier(relation.attribute(name), job.entity_normalize)
+        for name in guarantee.entity_columns
+    ]
+    guarantee.check_method(find_method(job.policy.method))
     require_kinds(job.policy, attributes)
     require_evaluation(job.policy)
-    if target is not None:
+    if target is not None and job.policy.intervals == RANGE:
         _require_ranges(job, target, attributes)
     names = list(
         dict.fromkeys(
-            [*job.named_columns, *job.guarantee.counted_columns, *job.columns_with_expectations]
+            [*job.named_columns, *guarantee.counted_columns, *job.columns_with_expectations]
         )
     )
     # A row locator is SQL that identifies a row, such as its key columns.
@@ -272,16 +285,14 @@ def plan(
     release_id = str(uuid.uuid4())
     output = None if target is None else target.plan(job, release_id)
     person_columns: tuple[str, ...] = ()
-    if (
-        target is not None
-        and not job.guarantee.entity_columns
-        and job.guarantee.has_k_anonymous_rows
-    ):
+    if target is not None and not guarantee.entity_columns and guarantee.has_k_anonymous_rows:
         # Classes of k rows may have fewer than k persons. Later checks count the values of these
         # columns, so the relation must include them.
         person_columns = tuple(source.find_identifier_columns(relation))
         relation = relation.with_columns(person_columns)
-    pseudonym_key = None if target is None else _read_pseudonym_key(job, relation, source, target)
+    pseudonym_key = None
+    if target is not None and job.pseudonyms:
+        pseudonym_key = _read_pseudonym_key(job, relation, source, target)
     # Take the state (column types and write counters) before reading, so that later writes count as
     # newer than the release.
     source_state, history = _read_source_state(job, relation, source, target)
@@ -289,32 +300,32 @@ def plan(
     relation = source.pin(relation, [*names, *person_columns])
     hierarchies = read_hierarchies(source, relation, job, pulse)
     # NULL counts as a sensitive value, so each hierarchy of a model needs a leaf for it.
-    models = add_null_leaves(hierarchies.models)
+    models = add_null_leaves(hierarchies.models) if hierarchies.models else ()
     # The copied columns whose values are counted in classes: those of models, and those that sets
     # of ``also_k`` name. They need not have the role ``sensitive``.
     sensitive = tuple(dict.fromkeys([*(model.attribute for model in models), *job.columns_in_sets]))
     for name in job.columns_in_sets:
         require_comparable_values(relation.attribute(name))
     # The values of these columns must have a text that is the same in all databases.
-    for name in (model_trees := trees_of_models(models)):
+    model_trees = trees_of_models(models) if models else {}
+    for name in model_trees:
         source.require_leaves(relation.attribute(name))
     relation, attributes = _inspect_columns(job, relation, attributes, sensitive, source, target)
-    passthrough = (
-        None if target is None else _find_passthrough_columns(job, relation, source, target)
-    )
+    passthrough = None
+    if target is not None and job.kept_columns == CLIENT:
+        passthrough = _find_passthrough_columns(job, relation, source, target)
     roles = ColumnRoles(
         attributes,
         # Compare these by the text of their values, whatever their types.
         by=_as_text_attributes(relation, job.by),
         sensitive=_as_text_attributes(relation, sensitive),
         hierarchy_columns=frozenset(model_trees),
-        entity_columns=person_attributes,
+        entity_columns=tuple(person_attributes),
         passthrough=passthrough,
     )
-    policy = replace(job.policy, models=models)
     return Plan(
         job=job,
-        policy=policy,
+        policy=replace(job.policy, models=models) if models else job.policy,
         relation=relation,
         roles=roles,
         hierarchies=hierarchies,
@@ -325,14 +336,6 @@ def plan(
         pseudonym_key=pseudonym_key,
         history=history,
     ).with_source_counts(source, target)
-
-
-def _build_person_attributes(job: Job, relation: Relation) -> tuple[Attribute, ...]:
-    """Return the columns that identify persons, normalized as the job requests."""
-    return tuple(
-        as_identifier(relation.attribute(name), job.entity_normalize)
-        for name in job.guarantee.entity_columns
-    )
 
 
 def _inspect_columns(
@@ -354,11 +357,12 @@ def _inspect_columns(
     # If source and target are one database, or nothing is written, no value has to be copied into
     # a column of another database.
     if target is None or not target.copies_from(source):
-        inspected_attributes = source.complete_attributes_from_values(
-            relation, [relation.attribute(name) for name in sensitive]
-        )
-        quasi_identifiers = source.complete_attributes_from_values(relation, quasi_identifiers)
-        return relation.with_attributes(inspected_attributes), quasi_identifiers
+        if sensitive:
+            inspected_attributes = source.complete_attributes_from_values(
+                relation, [relation.attribute(name) for name in sensitive]
+            )
+            relation = relation.with_attributes(inspected_attributes)
+        return relation, source.complete_attributes_from_values(relation, quasi_identifiers)
     # Retained values leave their database, so inspect their types as well.
     inspected_attributes = source.complete_attributes_from_values(
         relation, [relation.attribute(name) for name in job.named_columns]
@@ -378,7 +382,7 @@ def _find_passthrough_columns(
     """
     # A summary exists if all rows were copied into a database in this process. That database then
     # copies the columns itself.
-    if job.kept_columns != CLIENT or source.copied_rows_summary:
+    if source.copied_rows_summary:
         return None
     require_passthrough_options(
         has_entity=bool(job.guarantee.entity_columns),
@@ -414,16 +418,14 @@ def _read_source_state(
 
 def _read_pseudonym_key(
     job: Job, relation: Relation, source: Source, target: Target[W]
-) -> PseudonymKey | None:
-    """Check the pseudonymized columns and read their key; None without pseudonyms.
+) -> PseudonymKey:
+    """Check the pseudonymized columns and read their key.
 
     Raises
     ------
     PseudonymKeyWrong : the key cannot be read.
     UnsupportedType, InvalidParameter : a column, or the target, does not support pseudonyms.
     """
-    if not job.pseudonyms:
-        return None
     for name in job.pseudonyms:
         require_pseudonym_type(relation.attribute(name))
     target.require_pseudonyms(source)
@@ -465,6 +467,52 @@ def require_roles(job: SourceRequest, relation: Relation) -> None:
         )
 
 
+def require_types(job: Job | PrivateJob, relation: Relation, last_types: Mapping[str, str]) -> None:
+    """Check that the columns that are read have the types of the job's last release.
+
+    Widths may differ: ``smallint`` and ``bigint`` count as the same type. Columns that the job does
+    not read are skipped, except with ``where``, which may refer to any column.
+
+    Parameters
+    ----------
+    job : the job; nothing is checked if its ``roles``, all columns with a role, is None.
+    last_types : SQL type by column name, as recorded by the last release.
+
+    Raises
+    ------
+    TableChanged : a column has a type of another family.
+    """
+    if job.roles is None:
+        return
+    may_read_any_column = isinstance(job, Job) and job.where is not None
+    compared_columns = {*(job.roles if may_read_any_column else job.columns_to_read)} - {
+        *job.accept_types
+    }
+    # A column without a recorded type counts as unchanged.
+    changed_columns = [
+        a
+        for a in relation.schema.attributes
+        if a.name in job.roles
+        and a.name in compared_columns
+        and type_family(last_types.get(a.name, a.sql_type)) != type_family(a.sql_type)
+    ]
+    if changed_columns:
+        names = json_text([a.name for a in changed_columns])
+        # Columns of SQLite may be declared without a type.
+        raise TableChanged(
+            f"Columns of {relation.name} have other types than at the job's last release; nothing"
+            " was published.",
+            detail="; ".join(
+                f'"{a.name}" was {last_types[a.name] or "of no type"}, and is'
+                f" {a.sql_type or 'of no type'}"
+                for a in changed_columns
+            )
+            + ".",
+            hint="Look at the column's values. If the type is as it should be, accept it with one"
+            f" run of the job: `accept_types={names}`.",
+        )
+
+
 def _as_text_attributes(relation: Relation, names: Sequence[str]) -> tuple[Attribute, ...]:
     """Return the attributes with these names, as attributes of text values."""
     return tuple(replace(relation.attribute(name), kind=Kind.CATEGORY) for name in names)
@@ -479,7 +527,7 @@ def _require_ranges(job: Job, target: Target[W], attributes: Sequence[Attribute]
     """
     policy = job.policy
     # Only recodings whose loss is measured by iloss generalize values, and may release ranges.
-    if policy.intervals != RANGE or find_recoding(str(policy.recoding)).measure != "iloss":
+    if find_recoding(str(policy.recoding)).measure != "iloss":
         return
     for attribute in attributes:
         has_tree = attribute.name in policy.hierarchies or attribute.name in job.hierarchies

@@ -1,4 +1,4 @@
-"""Declare and list rules of tables, and apply them to jobs that name no columns."""
+"""Check and list rules of tables, and apply them to jobs that name no columns."""
 
 from __future__ import annotations
 
@@ -55,14 +55,10 @@ class Declared:
     declared_by: str | None
 
 
-def declare(
-    store: Store,
-    table: str,
-    by_column: JsonMapping | None = None,
-    *,
-    from_comments: bool = False,
-) -> list[Declared]:
-    """Declare rules for the columns of a table, and return all of its rules.
+def collect_rules(
+    session: Session, relation: Relation, by_column: JsonMapping, *, from_comments: bool
+) -> TableRules:
+    """Collect the rules to declare for the columns of a table, and check them.
 
     Parameters
     ----------
@@ -73,31 +69,27 @@ def declare(
     ------
     InvalidParameter, HierarchyBroken : a rule is invalid.
     ColumnNotFound : the table has no such column.
-    InsufficientRights : another role owns the table.
     """
-    with store.session(write=True) as session:
-        relation = session.catalog.find_source(parse_relation(table))
-        requested_rules = (
-            dict(rules_from_comments(session.catalog.read_column_comments(relation.name)))
-            if from_comments
-            else {}
+    requested_rules = (
+        dict(rules_from_comments(session.catalog.read_column_comments(relation.name)))
+        if from_comments
+        else {}
+    )
+    requested_rules |= by_column
+    if not requested_rules and from_comments:
+        raise InvalidParameter(
+            f"No comment on a column of {relation.name} states a rule.",
+            hint="Write a line in the comment on a column: dbanon: quasi_identifier",
         )
-        requested_rules |= by_column or {}
-        if not requested_rules and from_comments:
-            raise InvalidParameter(
-                f"No comment on a column of {relation.name} states a rule.",
-                hint="Write a line in the comment on a column: dbanon: quasi_identifier",
+    table_rules = validate_rules(requested_rules)
+    columns = [attribute.name for attribute in relation.schema.attributes]
+    for name in table_rules.by_column:
+        if name not in columns:
+            raise ColumnNotFound(
+                f'{relation.name} has no column "{name}", which a rule names.',
+                hint=nearest_names(name, columns),
             )
-        table_rules = validate_rules(requested_rules)
-        columns = [attribute.name for attribute in relation.schema.attributes]
-        for name in table_rules.by_column:
-            if name not in columns:
-                raise ColumnNotFound(
-                    f'{relation.name} has no column "{name}", which a rule names.',
-                    hint=nearest_names(name, columns),
-                )
-        stored_rules.declare(session, relation.name, table_rules)
-        return _list_column_rules(session, relation)
+    return table_rules
 
 
 def rules_to_declare(listing: Sequence[Declared]) -> JsonObject:
@@ -121,44 +113,55 @@ def rules_to_declare(listing: Sequence[Declared]) -> JsonObject:
     }
 
 
-def undeclare(store: Store, table: str, columns: Sequence[str] | None = None) -> list[Declared]:
-    """Delete rules of a table, for some columns or all, and return the remaining ones.
+def require_removable_rules(
+    session: Session, table: RelationName, columns: Sequence[str] | None
+) -> None:
+    """Check that the owner of a table may remove rules of these columns; None for any rule.
 
     Raises
     ------
     RulesNotFound : the table has no rules, or one of the columns has none.
-    InsufficientRights : another role owns the table.
     """
-    with store.session(write=True) as session:
-        name = session.catalog.find_source(parse_relation(table)).name
-        # The table's owner may delete these rules. Other rules belong to another table of this
-        # name.
-        declared_names = [
-            rule.name for rule in stored_rules.list_rules(session, name) if rule.is_replaceable
-        ]
-        for column in columns or ():
-            if column not in declared_names:
-                raise RulesNotFound(
-                    f'{name} has no rule for column "{column}".',
-                    hint=nearest_names(column, declared_names),
-                )
-        if not declared_names:
-            raise RulesNotFound(f"No rules are declared for {name}.")
-        stored_rules.undeclare(session, name, columns)
-        return _list_column_rules(session, session.catalog.find_source(name))
+    # Rules that are not replaceable belong to another table of this name.
+    declared_names = [
+        rule.name for rule in stored_rules.list_rules(session, table) if rule.is_replaceable
+    ]
+    for column in columns or ():
+        if column not in declared_names:
+            raise RulesNotFound(
+                f'{table} has no rule for column "{column}".',
+                hint=nearest_names(column, declared_names),
+            )
+    if not declared_names:
+        raise RulesNotFound(f"No rules are declared for {table}.")
 
 
-def rules(store: Store, table: str | None = None) -> list[Declared]:
-    """List the rules of a table, including columns without one, or of all tables.
+def list_table_rules(session: Session) -> list[Declared]:
+    """Return the rules of all tables."""
+    return [_to_declared(rule) for rule in stored_rules.list_rules(session)]
 
-    Raises
-    ------
-    TableNotFound : there is no such table.
-    """
-    with store.session(write=False) as session:
-        if table is not None:
-            return _list_column_rules(session, session.catalog.find_source(parse_relation(table)))
-        return [_to_declared(rule) for rule in stored_rules.list_rules(session)]
+
+def list_column_rules(session: Session, relation: Relation) -> list[Declared]:
+    """Return the rules of a table and the columns without one, in the order of its columns."""
+    rule_by_name = {rule.name: rule for rule in stored_rules.list_rules(session, relation.name)}
+    column_rules = []
+    for attribute in relation.schema.attributes:
+        rule = rule_by_name.pop(attribute.name, None)
+        column_rules.append(
+            Declared(
+                source=str(relation.name),
+                column=attribute.name,
+                role=None,
+                rule=None,
+                state=stored_rules.NO_RULE,
+                declared_at=None,
+                declared_by=None,
+            )
+            if rule is None
+            else _to_declared(rule)
+        )
+    # Untrusted rules of missing columns need no decision, so leave them out.
+    return column_rules + [_to_declared(rule) for rule in rule_by_name.values() if rule.is_trusted]
 
 
 def apply_table_rules(job: Job, store: Store) -> Job:
@@ -278,29 +281,6 @@ def apply_rules(job: Job, rules: TableRules) -> Job:
         pseudonym_options=pseudonym_options,
         policy=replace(job.policy, **policy_options),
     )
-
-
-def _list_column_rules(session: Session, relation: Relation) -> list[Declared]:
-    """Return the rules of a table and the columns without one, in the order of its columns."""
-    rule_by_name = {rule.name: rule for rule in stored_rules.list_rules(session, relation.name)}
-    column_rules = []
-    for attribute in relation.schema.attributes:
-        rule = rule_by_name.pop(attribute.name, None)
-        column_rules.append(
-            Declared(
-                source=str(relation.name),
-                column=attribute.name,
-                role=None,
-                rule=None,
-                state=stored_rules.NO_RULE,
-                declared_at=None,
-                declared_by=None,
-            )
-            if rule is None
-            else _to_declared(rule)
-        )
-    # Untrusted rules of missing columns need no decision, so leave them out.
-    return column_rules + [_to_declared(rule) for rule in rule_by_name.values() if rule.is_trusted]
 
 
 def _to_declared(rule: StoredRule) -> Declared:

@@ -12,15 +12,14 @@ from typing import Generic
 
 from dbanon.data.counts import Counts
 from dbanon.data.frozen import dataclass
-from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import ClusteringResult
 from dbanon.data.types import JsonObject
 from dbanon.data.words import also_under_former_key
 from dbanon.errors import CodesAveraged, warn_caller
-from dbanon.hierarchy.leaves import TreeBuilder
 from dbanon.job.guarantee import SPLIT_PERSONS
 from dbanon.job.job import Job
+from dbanon.job.nulls import MERGE
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import CLIENT
 from dbanon.job.verdict import Caution, ExpectedRelease
@@ -28,8 +27,10 @@ from dbanon.partitioning.nulls import merge_nulls
 from dbanon.partitioning.partition_for import join_equal_classes, partition_for
 from dbanon.partitioning.person_rows import with_layers
 from dbanon.partitioning.sets import coarsen_for_column_sets
-from dbanon.release.attribute_disclosure import FewPersons, RetainedIdentifier
+from dbanon.release.attribute_disclosure import DisclosiveColumn, FewPersons, RetainedIdentifier
+from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
+from dbanon.release.linkage import LinkingColumn
 from dbanon.release.outcome import OperatorFigures, build_losses
 from dbanon.release.recode import Release, find_lost_columns, number_combinations, recode
 from dbanon.release.report import EvaluationOutcome, Provenance, RecountResult, Report
@@ -94,13 +95,17 @@ def run(
     with clock.phase("read") as tick:
         planned = plan(job, source, target, pulse=lambda: tick(0.0))
         job_fingerprint = compute_fingerprint(planned, source)
-        planned = _with_source_digest(planned, source)
-    planned = replace(
-        planned, identifiers=source.find_direct_identifiers(planned.relation, job.retained_columns)
-    )
-    identifiers, spellings = warn_of_identifiers(planned), warn_of_spellings(planned, source)
+        if job.source_digest:
+            planned = _with_source_digest(planned, source)
+    identifiers: tuple[RetainedIdentifier, ...] = ()
+    if job.retained_columns:
+        reasons = source.find_direct_identifiers(planned.relation, job.retained_columns)
+        planned = replace(planned, identifiers=reasons)
+        identifiers = warn_of_identifiers(planned)
+    spellings = warn_of_spellings(planned, source, job.entity) if job.entity else ()
     caution = caution_about_history(job, str(planned.relation.name), planned.history)
-    warn_of_history(caution)
+    if caution is not None:
+        warn_of_history(caution)
     microdata, policy, clustering = read_and_cluster(planned, source, clock)
     with clock.phase("write") as tick:
         tick(0.0)
@@ -123,9 +128,7 @@ def run(
 
 
 def _with_source_digest(planned: Plan, source: Source) -> Plan:
-    """Add a digest of the source's rows to the state that the ledger records, if requested."""
-    if not planned.job.source_digest:
-        return planned
+    """Add a digest of the source's rows to the state that the ledger records."""
     columns = list(dict.fromkeys(planned.job.columns_to_read))
     rows_digest = digest_source(source, planned.relation, columns)
     return replace(planned, source_state={**planned.source_state, "read": rows_digest})
@@ -262,20 +265,25 @@ class IndependentRun(ReleaseRun[W]):
         planned, draft, job = self.planned, self.draft, self.planned.job
         microdata, partition = draft.microdata, draft.release.partition
         expected = ExpectedRelease.of(microdata, partition.labels, planned.sensitive)
-        require_pseudonyms(draft, self.source, self.target, staged_release)
+        if job.pseudonyms:
+            require_pseudonyms(draft, self.source, self.target, staged_release)
         verdict = planned.guarantee.check(counts, expected)
-        written_counts = WrittenReleaseCounts(draft, self.source, self.target, staged_release)
-        # A sample of the written rows can prove a column nearly unique. Such columns need no
-        # further count.
-        sample_findings = self.target.find_unique_columns_in_sample(
-            staged_release, job.retained_columns
-        )
-        disclosive_columns = find_disclosive_columns(
-            job, draft.originals, written_counts.group_by_value, sample_findings
-        )
-        retained_columns = RetainedColumns(
-            planned, draft.originals, written_counts, draft.release.names
-        )
+        disclosive_columns: tuple[DisclosiveColumn, ...] = ()
+        retained_columns = None
+        if job.retained_columns:
+            originals = draft.originals
+            written_counts = WrittenReleaseCounts(draft, self.source, self.target, staged_release)
+            # A sample of the written rows can prove a column nearly unique. Such columns need no
+            # further count.
+            sample_findings = self.target.find_unique_columns_in_sample(
+                staged_release, job.retained_columns
+            )
+            disclosive_columns = find_disclosive_columns(
+                job, originals, written_counts.group_by_value, sample_findings
+            )
+            retained_columns = RetainedColumns(
+                planned, originals, written_counts, draft.release.names
+            )
         joint_counts: JsonObject = {}
         if job.persons == SPLIT_PERSONS:
             joint_counts[JOINT_ROWS] = describe_joint_rows(draft)
@@ -287,34 +295,43 @@ class IndependentRun(ReleaseRun[W]):
                 draft, merge_equal_classes(draft, counts), name
             )
 
+        linking: tuple[LinkingColumn, ...] = ()
+        if retained_columns is not None:
+            linking = find_linking_columns(retained_columns, disclosive_columns)
+        few_persons: tuple[FewPersons, ...] = self.spellings
+        # There are spellings only if k counts persons, and these columns only if it counts rows.
+        if planned.person_columns:
+            few_persons = find_few_persons(planned, count_classes_below_k)
+        homogeneity: tuple[ClassHomogeneity, ...] = ()
+        if job.sensitive:
+            count_homogeneous = partial(self.target.count_homogeneous_classes, staged_release)
+            homogeneity = measure_homogeneity(planned, draft.release.names, count_homogeneous)
         return RecountResult(
             rows_in=microdata.n_read,
             suppressed=microdata.n_withheld + partition.n_suppressed,
             rows=counts.rows,
             verdict=verdict,
             disclosive_columns=disclosive_columns,
-            linking=find_linking_columns(retained_columns, disclosive_columns),
-            # There are spellings only if k counts persons, and few persons only if it counts rows.
-            few_persons=self.spellings or find_few_persons(planned, count_classes_below_k),
+            linking=linking,
+            few_persons=few_persons,
             identifiers=self.identifiers,
-            homogeneity=measure_homogeneity(
-                planned,
-                draft.release.names,
-                partial(self.target.count_homogeneous_classes, staged_release),
-            ),
+            homogeneity=homogeneity,
             joint_counts=joint_counts,
         )
 
     def complete(self, report: Report) -> Report:
         """Add what the report says about earlier releases and copied rows, and warn."""
         n_earlier, joint_counts = len(self.planned.history.releases), report.counts.joint_counts
-        # The joint counts only decide the wording here. The next line records them.
-        report = report.with_earlier_releases(n_earlier, self.caution, joint_counts)
+        if n_earlier:
+            # The joint counts only decide the wording here. The next line records them.
+            report = report.with_earlier_releases(n_earlier, self.caution, joint_counts)
         report = report.with_arguments(**joint_counts)
         if self.source.copied_rows_summary:
             report = report.with_arguments(drawn=dict(self.source.copied_rows_summary))
-        warn_of_lost_columns(report)
-        warn_of_homogeneity(report)
+        if report.lost_columns:
+            warn_of_lost_columns(report)
+        if report.homogeneity:
+            warn_of_homogeneity(report)
         return report
 
 
@@ -340,7 +357,7 @@ class Clock:
     def phase(self, name: str) -> Iterator[Callable[[float], None]]:
         """Add the seconds of the block to a phase; yield a function that reports progress."""
         started = time.perf_counter()
-        yield lambda share: self.report_progress(name, share)
+        yield partial(self.report_progress, name)
         elapsed = time.perf_counter() - started
         self.seconds[name] = self.seconds.get(name, 0.0) + elapsed
 
@@ -355,43 +372,30 @@ def read_and_cluster(
     with clock.phase("read") as tick:
         tick(0.0)
         microdata = source.read(planned.relation, planned.roles, planned.job, tick)
-        microdata = merge_nulls(microdata, planned.policy)
+        if planned.policy.nulls == MERGE:
+            microdata = merge_nulls(microdata, planned.policy)
         if planned.job.persons == SPLIT_PERSONS:
             # Spread the rows of each person over layers. Each layer has its own classes, and a
             # person counts once in each layer.
             microdata = with_layers(microdata, int(planned.policy.k))
         policy = planned.policy_for(microdata, lambda: tick(1.0))
     warn_of_days(microdata, policy)
-    clustering = cluster_records(planned, policy, microdata, clock, trees=planned.build_trees)
-    with clock.phase("cluster"):
-        return (
-            microdata,
-            policy,
-            _merge_indistinguishable_classes(planned, policy, source, microdata, clustering),
-        )
-
-
-def cluster_records(
-    planned: Plan,
-    policy: Policy,
-    microdata: Microdata,
-    clock: Clock,
-    *,
-    trees: TreeBuilder | None = None,
-    column_statistics: ColumnStatistics | None = None,
-) -> ClusteringResult:
-    """Find the classes of records; ``trees`` and statistics are those of ``partition_for``."""
     with clock.phase("cluster") as tick:
         tick(0.0)
-        return partition_for(
+        clustering = partition_for(
             microdata,
             policy,
+            trees=planned.build_trees,
             sensitive=planned.sensitive,
             memory_limit=planned.job.memory_limit,
             tick=tick,
-            trees=trees,
-            column_statistics=column_statistics,
         )
+    if policy.models or policy.also_k:
+        with clock.phase("cluster"):
+            clustering = _merge_indistinguishable_classes(
+                planned, policy, source, microdata, clustering
+            )
+    return microdata, policy, clustering
 
 
 def _merge_indistinguishable_classes(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from dbanon.data.pieces import Disk
@@ -61,9 +61,6 @@ def provide_spill_space(job: Job, *stores: Store | None) -> Iterator[Disk | None
                 store.spill(None, None)
 
 
-# Runs a job with a source, a target and a progress function, and returns the report.
-Runner = Callable[[Job, Store, "Store | None", "PhaseProgress | None"], Report]
-
 # Errors that are not recorded: the database is unreachable, or the run may have succeeded.
 UNRECORDED_ERRORS = (
     AccessRefused,
@@ -118,27 +115,6 @@ def recording_failures(
                 failed_run = build_run_record(job, time.perf_counter() - started, error_code(error))
                 entries.record_failure(store, failed_run)
             raise
-
-
-def run_with_ledger(
-    job: Job,
-    source: Store,
-    target: Store | None = None,
-    progress: PhaseProgress | None = None,
-    runner: Runner | None = None,
-) -> Report:
-    """Run a job; if it fails, record that in the ledger of its target.
-
-    Parameters
-    ----------
-    runner : the function that runs the job; None for ``run_in_transactions``.
-
-    Raises
-    ------
-    DbanonError : the run failed. It is raised even if the failure could not be recorded.
-    """
-    with recording_failures(job, target or source, progress) as timed_progress:
-        return (runner or run_in_transactions)(job, source, target, timed_progress)
 
 
 def run_in_transactions(

@@ -200,7 +200,7 @@ def numeric_space(
     """
     check_weights(standardize, weights)
     trees = resolve_hierarchies(microdata.attributes, hierarchies, column_statistics)
-    if any(tree is not None for tree in trees):
+    if any(trees):
         return _make_code_space_builder(microdata, column_statistics, trees, standardize, weights)
     return _make_point_space_builder(microdata, column_statistics, standardize, weights)
 
@@ -212,8 +212,8 @@ def _make_point_space_builder(
     weights: Mapping[str, float],
 ) -> Callable[[NDArray[np.int64]], Space]:
     """Return a function that builds the space of given records; all attributes are numeric."""
-    names = tuple(attribute.name for attribute in microdata.numeric)
-    valid = microdata.numeric_valid()
+    names = tuple([attribute.name for attribute in microdata.attributes])
+    valid = microdata.valid
     transform = Standardization.of([column_statistics.scales[name] for name in names], standardize)
     factors = compute_column_factors(names, weights)
 

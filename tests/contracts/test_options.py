@@ -27,9 +27,10 @@ from dbanon.data.option import (
 from dbanon.doors import frame as frames
 from dbanon.doors.cli.anonymize import OPTIONS, with_options
 from dbanon.doors.cli.main import main
-from dbanon.doors.cli.options import flag, parse_option_values
+from dbanon.doors.cli.options import parse_option_values
 from dbanon.doors.plpython_options import allowed_keys, describe_option, parse_call_options
 from dbanon.doors.signature import list_options
+from dbanon.doors.spelling import flag
 from dbanon.doors.sql_script import method_arguments, method_manual
 from dbanon.errors import InvalidParameter, UnknownOption
 from dbanon.job.job import Job

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from dbanon.data.option import Parameter, all_parameters, parameters
-from dbanon.doors.cli.options import flag
 from dbanon.doors.plpython_options import allowed_keys
+from dbanon.doors.spelling import flag
 from dbanon.doors.sql_script import method_arguments
 from dbanon.job.chain import Chain
 from dbanon.job.job import Job

@@ -20,7 +20,7 @@ from dbanon.doors.cli.main import main
 from dbanon.errors import DbanonError
 from dbanon.extensions.workbench.open import open_job_file
 from dbanon.extensions.workbench.program import run_workbench
-from dbanon.extensions.workbench.state import JobFileFunctions, WorkbenchArguments
+from dbanon.extensions.workbench.state import WorkbenchArguments
 from tests.doors.hint_cases import Case
 from tests.doors.hint_doors import model
 from tests.doors.hint_steps import (
@@ -247,13 +247,14 @@ def on_used_port(world: World) -> object:
 
 def serve(*, choose_port: bool) -> Act:
     """Start a workbench on a free port, and end it as soon as it answers."""
-    commands = JobFileFunctions(fails(AssertionError()), fails(AssertionError()))
 
     def act(world: World) -> object:
         with closing(socket.socket()) as other:
             other.bind(("127.0.0.1", 0))
             port = int(other.getsockname()[1]) if choose_port else 0
-        start = WorkbenchArguments(world.url, "people", commands, directory=world.path)
+        start = WorkbenchArguments(
+            world.url, "people", fails(AssertionError()), directory=world.path
+        )
         return run_workbench(start, port=port, on_ready=fails(KeyboardInterrupt()))
 
     return act
@@ -291,10 +292,9 @@ def open_file(keep_last: int, folder: str = "below") -> Act:
 
     def act(world: World) -> object:
         path = kept_views(world, keep_last)
-        commands = JobFileFunctions(fails(AssertionError()), fails(AssertionError()))
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(world.path / folder)
-            return open_job_file(path, commands, 1)
+            return open_job_file(path, fails(AssertionError()), 1)
 
     return act
 

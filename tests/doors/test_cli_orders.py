@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dbanon.doors.cli.main import main
-from dbanon.doors.cli.options import merge_orders, parse_order
+from dbanon.doors.cli.options import merge_orders
+from dbanon.doors.cli.support import split_list
 from dbanon.errors import InvalidParameter
 from tests.stores.databases import DuckdbDatabase
 
@@ -68,7 +69,7 @@ def test_refused(database: DuckdbDatabase, orders: tuple[str, str]) -> None:
 def test_forms(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_text(" low\nhigh, or so\n", encoding="utf-8")
-    stated = {"a": parse_order('x,"y, z"'), "b": parse_order("")}
+    stated = {"a": split_list('x,"y, z"'), "b": split_list("")}
     assert merge_orders(stated, [f"c={path}"]) == {
         "a": ("x", "y, z"),
         "b": (),

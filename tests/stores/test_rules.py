@@ -49,6 +49,19 @@ def table(database: Database) -> str:
     return "people" if database.name == "sqlite" else "app.people"
 
 
+@pytest.mark.parametrize("change", [dbanon.declare, dbanon.undeclare])
+def test_a_file_keeps_no_rules(change: Any, tmp_path: Path) -> None:
+    """Its rows are in a database for one run only, so the rules would be lost."""
+    file = tmp_path / "people.csv"
+    file.write_text("age\n1\n2\n")
+    with pytest.raises(InvalidParameter, match="a file has no database"):
+        change(
+            f"file:{file}",
+            "people",
+            {"age": "quasi_identifier"} if change is dbanon.declare else None,
+        )
+
+
 def released(database: Database, **more: Any) -> dbanon.Report:
     arguments = {
         "table": table(database),

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dbanon.advice.request import DEFAULT_KS, AdviceRequest
-from dbanon.data.memory import half_of_memory
-from dbanon.data.option import build_options, parameters
+from dbanon.data.option import build_options, find_parameter, parameters
 from dbanon.data.words import escape_control_characters
-from dbanon.doors.cli.log import Command
-from dbanon.doors.cli.options import click_option, parse_option_values
+from dbanon.doors.cli.anonymize import with_options
+from dbanon.doors.cli.options import parse_table_options
 from dbanon.doors.cli.support import (
     ROWS_HELP,
     commit_guard,
     handle_signals,
     report_errors,
-    short_names,
     show,
     sql_printer,
     with_common_options,
@@ -61,35 +59,18 @@ class ClassSizes(click.ParamType):  # type: ignore[type-arg]
         return tuple(sizes)
 
 
-def _with_options(command: Command) -> Command:
-    """Add the options of advice to the command, in order."""
-    # The short options ``-q`` and ``-s``. The command adds their values to those of the long forms.
-    short_forms = {
-        "quasi_identifiers": ("-q", "single_q", "Quasi-identifiers"),
-        "sensitive": ("-s", "single_s", "Sensitive columns"),
-    }
-    # Click lists options in the reverse of the order in which they are added.
-    for parameter in reversed(OPTIONS):
-        if parameter.name in short_forms:
-            command = short_names(*short_forms[parameter.name])(command)
-        if parameter.name == "k":
-            option = click.option(
-                "--k", type=ClassSizes(), default=DEFAULT_KS, help=_k_help(parameter.help)
-            )
-        else:
-            option = click_option(parameter, OPTIONS)
-        command = option(command)
-    return command
-
-
-def _k_help(description: str) -> str:
-    """Return the help text of ``--k``, with its default as the user would write it."""
-    return f"{description} Default: 3..10,15,20."
+# Shows the default as the user would write it.
+_K_OPTION = click.option(
+    "--k",
+    type=ClassSizes(),
+    default=DEFAULT_KS,
+    help=f"{find_parameter(AdviceRequest, 'k').help} Default: 3..10,15,20.",
+)
 
 
 @click.command(epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
-@_with_options
+@with_options(OPTIONS, {"k": _K_OPTION})
 @click.option(
     "--declare",
     "to_declare",
@@ -113,11 +94,7 @@ def advise(url: str, to_declare: bool, yes: bool, **arguments: Any) -> None:
         from dbanon.doors.spelling import build_command
         from dbanon.run.open import open_store
 
-        request_options = parse_option_values(OPTIONS, arguments)
-        request_options["quasi_identifiers"] += arguments["single_q"]
-        request_options["sensitive"] += arguments["single_s"]
-        if request_options["memory_limit"] is None:
-            request_options["memory_limit"] = half_of_memory()
+        request_options = parse_table_options(OPTIONS, arguments)
         if to_declare and is_row_file_url(url):
             raise InvalidParameter(
                 "Rules are stored in the database of their table, and a file has no database.",

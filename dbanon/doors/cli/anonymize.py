@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbanon.data.memory import half_of_memory
 from dbanon.data.option import REQUIRED, Parameter, all_parameters, parameters
 from dbanon.data.types import KeywordArguments
-from dbanon.doors.cli.cautions import print_warnings, show_progress
 from dbanon.doors.cli.log import Command, current_log
 from dbanon.doors.cli.option_groups import GroupedOptions
-from dbanon.doors.cli.options import click_option, merge_orders, parse_option_values
-from dbanon.doors.cli.releases import needs_evaluation, save_refusal_on_error, write_report
+from dbanon.doors.cli.options import click_option, parse_option_values, parse_table_options
+from dbanon.doors.cli.progress import print_warnings, show_progress
+from dbanon.doors.cli.releases import save_refusal_on_error, write_report
 from dbanon.doors.cli.support import (
     ROWS_HELP,
     Decorator,
@@ -31,6 +30,7 @@ from dbanon.doors.cli.support import (
     with_common_options,
 )
 from dbanon.doors.engines import ENGINES, Engine
+from dbanon.doors.html import needs_evaluation
 from dbanon.errors import InvalidParameter, PrivacyWarning
 from dbanon.job.chain import Chain
 from dbanon.job.job import Job
@@ -170,15 +170,25 @@ _FOLLOWING_OPTIONS: dict[str, Decorator] = {
 }
 
 
-def with_options(options: Sequence[Parameter]) -> Decorator:
-    """Return a decorator that adds options to a command, in this order."""
+def with_options(
+    options: Sequence[Parameter], special_options: Mapping[str, Decorator] | None = None
+) -> Decorator:
+    """Return a decorator that adds options to a command, in this order.
+
+    Parameters
+    ----------
+    special_options : by name, the click options of parameters that the command reads in its own
+        way.
+    """
+    special_options = special_options or {}
 
     def decorate(command: Command) -> Command:
         # Click lists options in the reverse of the order in which they are added.
         for option in reversed(options):
             if option.name in _FOLLOWING_OPTIONS:
                 command = _FOLLOWING_OPTIONS[option.name](command)
-            command = click_option(option, options)(command)
+            build = special_options.get(option.name) or click_option(option, options)
+            command = build(command)
         return command
 
     return decorate
@@ -196,14 +206,7 @@ _DECLARED_OPTION = click.option(
 
 def to_python_options(arguments: KeywordArguments) -> KeywordArguments:
     """Convert the arguments of a command into keyword arguments of ``anonymize`` in Python."""
-    options = parse_option_values(OPTIONS, arguments)
-    # Add the values of the short options ``-q`` and ``-s``.
-    options["quasi_identifiers"] += arguments["single_q"]
-    options["sensitive"] += arguments["single_s"]
-    options["orders"] = merge_orders(options["orders"], arguments["order_files"])
-    if options["memory_limit"] is None:
-        options["memory_limit"] = half_of_memory()
-    return options | {
+    return parse_table_options(OPTIONS, arguments) | {
         "target": arguments["target"],
         "chain": build_chain(arguments),
         "declared": arguments["declared"],

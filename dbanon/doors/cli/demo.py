@@ -9,9 +9,9 @@ import duckdb
 import pyarrow as pa
 
 from dbanon.data.memory import half_of_memory
-from dbanon.doors.cli.cautions import print_warnings, show_progress
 from dbanon.doors.cli.demo_data import generate_persons
 from dbanon.doors.cli.groups import DatabaseCommand
+from dbanon.doors.cli.progress import print_warnings, show_progress
 from dbanon.doors.cli.releases import write_report
 from dbanon.doors.cli.render import (
     print_results,

@@ -12,6 +12,7 @@ import click
 from dbanon.doors.cli.groups import CommandGroup
 from dbanon.doors.cli.log import print_message, with_log_format
 from dbanon.doors.cli.support import (
+    PRINT_SQL_OPTION,
     ROWS_HELP,
     URL_HELP,
     commit_guard,
@@ -87,7 +88,7 @@ def check(
 @click.argument("url", envvar="DBANON_URL")
 @click.option("--table", required=True, help="The table to examine.")
 @click.option("--column", required=True, help="The column of that table.")
-@click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr.")
+@PRINT_SQL_OPTION
 @with_log_format
 def suggest(url: str, table: str, column: str, print_sql: bool) -> None:
     """Print a proposed hierarchy for the values of a column as CSV, for you to edit.
@@ -178,7 +179,7 @@ def list_stored_hierarchies(url: str, output_format: str, print_sql: bool) -> No
     show_default=True,
     help="csv: one line per leaf, with leaf, level 1, …, root. json: pairs of child and parent.",
 )
-@click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr.")
+@PRINT_SQL_OPTION
 @with_log_format
 def show_stored_hierarchy(url: str, name: str, output_format: str, print_sql: bool) -> None:
     """Print a stored hierarchy as a file that can be stored again."""
@@ -195,7 +196,7 @@ def show_stored_hierarchy(url: str, name: str, output_format: str, print_sql: bo
 @hierarchy.command(epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("name")
-@click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr.")
+@PRINT_SQL_OPTION
 @with_log_format
 def drop(url: str, name: str, print_sql: bool) -> None:
     """Remove a stored hierarchy; releases that used it stay as they are."""

@@ -9,20 +9,18 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dbanon.advice.request import AdviceRequest
-from dbanon.data.memory import half_of_memory
 from dbanon.data.option import build_options, parameters
 from dbanon.data.types import JsonObject
 from dbanon.doors.cli.anonymize import plan, with_options
 from dbanon.doors.cli.log import current_log, with_log_format
 from dbanon.doors.cli.options import parse_option_values
-from dbanon.doors.cli.releases import needs_evaluation, verify
+from dbanon.doors.cli.releases import verify
 from dbanon.doors.cli.support import (
     FORMAT_OPTION,
     ROWS_HELP,
@@ -38,7 +36,7 @@ from dbanon.errors import DbanonError, InsufficientRights, PrivacyWarning
 from dbanon.job.reading import Reading
 
 if TYPE_CHECKING:
-    from dbanon.doors.jobfile.file import FileJob, JobFile
+    from dbanon.doors.jobfile.file import FileJob
 
 
 FILE_ARGUMENT = click.argument("file", type=click.Path(path_type=Path))
@@ -57,37 +55,6 @@ PASSWORD_OPTION = click.option(
 )
 
 
-def _read_file(file: Path, allow_inline_password: bool) -> JobFile:
-    """Read a job file without expanding its variables."""
-    from dbanon.doors.jobfile.file import read_job_file
-
-    return read_job_file(file, allow_inline_password=allow_inline_password)
-
-
-def open_jobs(file: Path, allow_inline_password: bool) -> JobFile:
-    """Read a job file, expand its variables and limit its jobs to half of the memory.
-
-    Jobs with an HTML report also evaluate their release.
-    """
-    from dbanon.doors.jobfile.file import with_memory_limit
-
-    job_file = _read_file(file, allow_inline_password).with_variables()
-    jobs = tuple(
-        _with_evaluation(with_memory_limit(file_job, half_of_memory()))
-        for file_job in job_file.jobs
-    )
-    return replace(job_file, jobs=jobs)
-
-
-def _with_evaluation(file_job: FileJob) -> FileJob:
-    """Make a job evaluate its release if its report is an HTML page."""
-    return (
-        replace(file_job, job=file_job.job.with_evaluation())
-        if needs_evaluation(file_job.report)
-        else file_job
-    )
-
-
 @click.command()
 @FILE_ARGUMENT
 @PASSWORD_OPTION
@@ -100,10 +67,11 @@ def check(file: Path, inline_password: bool, output_format: str) -> None:
     """
     with report_errors(output_format):
         from dbanon.doors.cli.render import rows_table
+        from dbanon.doors.jobfile.file import read_job_file
 
         entries = [
             {"job": file_job.name, "table": file_job.job.table, "output": file_job.job.output}
-            for file_job in _read_file(file, inline_password).jobs
+            for file_job in read_job_file(file, allow_inline_password=inline_password).jobs
         ]
         rows = [list(entry.values()) for entry in entries]
         show(output_format, {"jobs": entries}, lambda: rows_table("Jobs", list(entries[0]), rows))
@@ -167,14 +135,14 @@ def plan_file(
     The command counts rows and checks names, types and rights. It changes nothing.
     """
     with report_errors(output_format), handle_signals():
-        from dbanon.doors.cli.render import pairs_table
+        from dbanon.doors.jobfile.file import open_jobs
         from dbanon.doors.jobfile.run import (
             combine_errors,
             find_columns_without_role,
             plan_file_job,
         )
 
-        jobs = open_jobs(file, inline_password).select_jobs(names)
+        jobs = open_jobs(file, allow_inline_password=inline_password).select_jobs(names)
         documents: list[JsonObject] = []
         failures: list[tuple[str, DbanonError]] = []
         for file_job in jobs:
@@ -190,45 +158,26 @@ def plan_file(
                 failures.append((file_job.name, error))
                 grants = _find_missing_grants(file_job, error, print_sql)
                 documents.append({"job": file_job.name, "error": error.to_dict(), **grants})
-                pairs = [
-                    ("job", file_job.name),
-                    *(("missing", grant) for grant in grants.get("grants", ())),
-                ]
-                if output_format != "json" and grants:
-                    show(
-                        output_format,
-                        document=None,
-                        build_table=lambda pairs=pairs: pairs_table("Plan", pairs),  # type: ignore[misc]
-                    )
+                if grants:
+                    missing = [("missing", grant) for grant in grants["grants"]]
+                    _show_plan(output_format, [("job", file_job.name), *missing])
                 continue
             # Of the columns that the release leaves out, those to which the file gives no role, not
             # even ``drop``. Their key in JSON is "unclassified".
             columns_without_role = list(find_columns_without_role(file_job, outlook.not_copied))
-            documents.append(
-                {
-                    "job": file_job.name,
-                    "plan": outlook.to_dict(),
-                    "unclassified": columns_without_role,
-                }
-            )
-            documents[-1] |= {"schedule": file_job.schedule} if file_job.schedule else {}
-            if output_format != "json":
-                pairs = [("job", file_job.name), *outlook.pairs()]
-                pairs += (
-                    [("without a role, left out", ", ".join(columns_without_role))]
-                    if columns_without_role
-                    else []
-                )
-                pairs += (
-                    [("schedule, for your scheduler", file_job.schedule)]
-                    if file_job.schedule
-                    else []
-                )
-                show(
-                    output_format,
-                    document=None,
-                    build_table=lambda pairs=pairs: pairs_table("Plan", pairs),  # type: ignore[misc]
-                )
+            document = {
+                "job": file_job.name,
+                "plan": outlook.to_dict(),
+                "unclassified": columns_without_role,
+            }
+            pairs = [("job", file_job.name), *outlook.pairs()]
+            if columns_without_role:
+                pairs.append(("without a role, left out", ", ".join(columns_without_role)))
+            if file_job.schedule:
+                document["schedule"] = file_job.schedule
+                pairs.append(("schedule, for your scheduler", file_job.schedule))
+            documents.append(document)
+            _show_plan(output_format, pairs)
         if output_format == "json":
             show(output_format, {"jobs": documents}, lambda: None)
         batch_error = combine_errors(failures, len(jobs))
@@ -237,6 +186,14 @@ def plan_file(
             if len(jobs) > 1:
                 current_log().error(batch_error)
             sys.exit(batch_error.exit_code)
+
+
+def _show_plan(output_format: str, pairs: Sequence[tuple[str, str]]) -> None:
+    """Print the plan of a job as a table; JSON is printed after all jobs."""
+    from dbanon.doors.cli.render import pairs_table
+
+    if output_format != "json":
+        show(output_format, document=None, build_table=lambda: pairs_table("Plan", pairs))
 
 
 def _find_missing_grants(file_job: FileJob, error: DbanonError, print_sql: bool) -> JsonObject:

@@ -14,10 +14,11 @@ from typing import Any, get_origin
 
 import click
 
+from dbanon.data.memory import half_of_memory
 from dbanon.data.option import REQUIRED, Parameter
 from dbanon.data.types import KeywordArguments
 from dbanon.doors.cli.support import Bytes, Decorator, Names, split_list, split_pair
-from dbanon.doors.spelling import flag as flag
+from dbanon.doors.spelling import flag
 from dbanon.errors import InvalidParameter
 from dbanon.job.chain import Chain
 from dbanon.job.export import Export
@@ -110,6 +111,29 @@ def parse_option_values(
     return options
 
 
+def parse_table_options(
+    parameters: Iterable[Parameter], arguments: KeywordArguments
+) -> KeywordArguments:
+    """Convert the arguments of a command that reads a table into option values by name.
+
+    Adds the values of the short options ``-q`` and ``-s`` and of ``--order-file``, if the command
+    has them. Unless the user sets a memory limit, it is half of the available memory.
+
+    Raises
+    ------
+    InvalidParameter : as ``parse_option_values`` and ``merge_orders``.
+    """
+    options = parse_option_values(parameters, arguments)
+    for name, short_name in (("quasi_identifiers", "single_q"), ("sensitive", "single_s")):
+        if short_name in arguments:
+            options[name] += arguments[short_name]
+    if "order_files" in arguments:
+        options["orders"] = merge_orders(options["orders"], arguments["order_files"])
+    if options["memory_limit"] is None:
+        options["memory_limit"] = half_of_memory()
+    return options
+
+
 def _parse_value(parameter: Parameter, raw_value: Any) -> Any:
     """Convert the texts of a repeatable option. Click has already converted other values."""
     # A list or mapping is repeatable if it has an explicit flag.
@@ -128,15 +152,10 @@ def _parse_value(parameter: Parameter, raw_value: Any) -> Any:
         return {name: parse_bounds(text) for name, text in pairs.items()}
     if parameter.item_type is float:
         return {name: _parse_number(flag(parameter), text) for name, text in pairs.items()}
-    # Orders map a column to the sequence of its values.
+    # Orders map a column to the sequence of its values, lowest first.
     if get_origin(parameter.item_type) is Sequence:
-        return {name: parse_order(text) for name, text in pairs.items()}
+        return {name: split_list(text) for name, text in pairs.items()}
     return pairs
-
-
-def parse_order(text: str) -> tuple[str, ...]:
-    """Parse A,B,C into the values of an order, lowest first."""
-    return split_list(text)
 
 
 def parse_bounds(text: str) -> tuple[object, object]:

@@ -1,17 +1,24 @@
-"""Shows the progress of a run: a bar on a terminal, otherwise occasional lines."""
+"""Shows the progress of a run, a bar on a terminal or occasional lines, and its warnings."""
 
 from __future__ import annotations
 
 import sys
 import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
-from dbanon.doors.cli.log import Log
+from dbanon.doors.cli.log import Log, current_log, print_message
 from dbanon.doors.progress import create_bar
+from dbanon.errors import CodesAveraged, ColumnLost, PrivacyWarning
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
+
+    from dbanon.release.private_report import PrivateReport
+    from dbanon.release.report import Report
 
 SECONDS_BETWEEN_LINES = 30.0
 
@@ -63,3 +70,25 @@ class ProgressDisplay:
         elif self._is_visible and is_new_phase:
             # Only a JSON log has a line for each phase.
             self._log.event("info", "phase")
+
+
+@contextmanager
+def show_progress(is_visible: bool) -> Iterator[ProgressDisplay]:
+    """Show the progress of a run, and suppress the warnings that ``print_warnings`` prints later.
+
+    Parameters
+    ----------
+    is_visible : whether to print progress. Either way, later lines of a JSON log name the current
+        phase.
+    """
+    with warnings.catch_warnings(), ProgressDisplay(is_visible, current_log()) as progress:
+        warnings.simplefilter("ignore", PrivacyWarning)
+        warnings.simplefilter("ignore", ColumnLost)
+        warnings.simplefilter("ignore", CodesAveraged)
+        yield progress
+
+
+def print_warnings(report: Report | PrivateReport) -> None:
+    """Print warnings about what a release discloses and what it has lost."""
+    for warning in report.warning_texts:
+        print_message(f"Warning: {warning}.")

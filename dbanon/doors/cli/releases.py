@@ -25,6 +25,7 @@ from dbanon.doors.cli.support import (
     with_common_options,
     with_recount_options,
 )
+from dbanon.doors.html import needs_evaluation
 from dbanon.doors.spelling import spell_cli_option
 from dbanon.errors import DbanonError, InvalidParameter
 
@@ -32,14 +33,6 @@ if TYPE_CHECKING:
     from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
     from dbanon.run.inspect_release import ReleaseInspection
-
-
-def needs_evaluation(path: str | Path | None) -> bool:
-    """Return True for the path of an HTML report, which includes an evaluation.
-
-    The run must evaluate the release, because afterwards a full evaluation is impossible.
-    """
-    return path is not None and Path(path).suffix == ".html"
 
 
 def write_report(report: Report | PrivateReport, path: Path, database: str) -> None:

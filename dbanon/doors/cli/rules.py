@@ -13,9 +13,9 @@ import click
 from dbanon.data.memory import half_of_memory
 from dbanon.data.types import JsonObject
 from dbanon.data.words import json_text
-from dbanon.doors.cli.cautions import print_warnings, show_progress
 from dbanon.doors.cli.groups import DatabaseCommand
 from dbanon.doors.cli.log import current_log
+from dbanon.doors.cli.progress import print_warnings, show_progress
 from dbanon.doors.cli.support import (
     URL_HELP,
     Names,

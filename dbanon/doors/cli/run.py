@@ -7,18 +7,17 @@ all interfaces share. An outcome is how a job ended.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from dbanon.data.types import JsonObject
-from dbanon.doors.cli.cautions import print_warnings, show_progress
-from dbanon.doors.cli.jobs import FILE_ARGUMENT, JOB_OPTION, PASSWORD_OPTION, open_jobs
+from dbanon.doors.cli.jobs import FILE_ARGUMENT, JOB_OPTION, PASSWORD_OPTION
 from dbanon.doors.cli.log import current_log, print_message
+from dbanon.doors.cli.progress import print_warnings, show_progress
 from dbanon.doors.cli.releases import write_report
 from dbanon.doors.cli.support import (
     Names,
@@ -117,33 +116,33 @@ def run(
     any of several failed, and 99 if all were skipped.
     """
     with report_errors(output_format), handle_signals() as received_signals:
-        from dbanon.doors.jobfile.run import combine_errors
+        from dbanon.doors.jobfile.file import open_jobs
+        from dbanon.doors.jobfile.run import combine_errors, write_job_metrics
 
         if metrics is not None and metrics.suffix != ".prom":
             raise InvalidParameter(
                 "The name of a file of metrics must end in .prom.",
                 hint="The collector ignores other files.",
             )
-        job_file = open_jobs(file, inline_password)
+        job_file = open_jobs(file, allow_inline_password=inline_password)
+        if metrics is not None:
+            job_file = replace(job_file, metrics=str(metrics))
         jobs = job_file.select_jobs(names)
-        write_outcomes = _build_metrics_writer(job_file, metrics)
-        # Called with the name of a job that starts, and that therefore has no outcome yet.
-        write_job_start = partial(write_outcomes, [])
         options = _RunOptions(
+            job_file=job_file,
             output_format=output_format,
             no_progress=no_progress,
             print_sql=print_sql,
             skip_unchanged=skip_unchanged,
             accept_types=accept_types,
             accept_counts=accept_counts,
-            write_job_start=write_job_start,
         )
         results = _RunResults(outcomes=[], documents=[], failures=[])
         try:
             _run_all(jobs, options, results, received_signals, fail_fast=fail_fast)
         finally:
             current_log().job = None
-            write_outcomes(results.outcomes)
+            write_job_metrics(job_file, results.outcomes)
             batch_error = combine_errors(results.failures, len(jobs))
             if output_format == "json":
                 # Releases may be published, so a broken stdout must not make the command fail.
@@ -167,38 +166,17 @@ def run(
             sys.exit(NOTHING_TO_DO)
 
 
-def _build_metrics_writer(file: JobFile, path: Path | None) -> Callable[..., None]:
-    """Return a function that writes outcomes to the metrics file; without a file it does nothing.
-
-    Its arguments are the outcomes so far and, optionally, the name of the job that is running.
-    """
-    from dbanon.doors.jobfile.outcome import write_metrics
-
-    metrics_path = path or file.metrics
-    if metrics_path is None:
-        return lambda outcomes, running_job=None: None
-    names = [file_job.name for file_job in file.jobs]
-    return lambda outcomes, running_job=None: write_metrics(
-        Path(metrics_path), names, outcomes, running_job
-    )
-
-
 @dataclass(frozen=True)
 class _RunOptions:
-    """The command's options for running and reporting jobs.
+    """The command's options for running and reporting the jobs of a file."""
 
-    Parameters
-    ----------
-    write_job_start : called with the name of a job that starts; writes this to the metrics file.
-    """
-
+    job_file: JobFile
     output_format: str
     no_progress: bool
     print_sql: bool
     skip_unchanged: bool
     accept_types: tuple[str, ...]
     accept_counts: tuple[str, ...]
-    write_job_start: Callable[[str], None]
 
 
 class _RunResults(NamedTuple):
@@ -257,7 +235,7 @@ def _run_job(file_job: FileJob, options: _RunOptions) -> tuple[Outcome, JsonObje
     """Run a job and show its report. Return its outcome and its JSON document."""
     from dbanon.doors.cli.render import report_table
     from dbanon.doors.jobfile.outcome import Outcome
-    from dbanon.doors.jobfile.run import SkippedJob, run_file_job
+    from dbanon.doors.jobfile.run import SkippedJob, run_file_job, write_job_metrics
 
     log = current_log()
     log.begin_job(file_job.name, file_job.job.run_id)
@@ -282,7 +260,7 @@ def _run_job(file_job: FileJob, options: _RunOptions) -> tuple[Outcome, JsonObje
                 file_job,
                 progress=progress,
                 on_sql=sql_printer(options.print_sql),
-                on_begin=lambda: options.write_job_start(file_job.name),
+                on_begin=lambda: write_job_metrics(options.job_file, running_job=file_job.name),
                 on_commit=remember_release,
                 on_retry=report_retry,
                 skip_unchanged=options.skip_unchanged,

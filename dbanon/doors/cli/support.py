@@ -83,6 +83,9 @@ FORMAT_OPTION = click.option(
     show_default=True,
     help="How the result is printed on stdout.",
 )
+PRINT_SQL_OPTION = click.option(
+    "--print-sql", is_flag=True, help="Print each SQL statement on stderr."
+)
 
 
 class Decorator(Protocol):
@@ -93,12 +96,8 @@ class Decorator(Protocol):
 
 def with_common_options(command: Command) -> Command:
     """Add the options that all commands on a database have."""
-    options: tuple[Decorator, ...] = (
-        with_log_format,
-        FORMAT_OPTION,
-        click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr."),
-    )
-    for option in reversed(options):
+    options: tuple[Decorator, ...] = (PRINT_SQL_OPTION, FORMAT_OPTION, with_log_format)
+    for option in options:
         command = option(command)
     return command
 

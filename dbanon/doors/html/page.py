@@ -51,11 +51,19 @@ def render_page(
     """
     if distributions is None:
         distributions = inspection.distributions if inspection else ()
-    style = report_style()
-    return load_template("report.html.j2").render(
-        describe_report(report, distributions, tradeoff, inspection),
+    return render_template(
+        "report.html.j2",
+        **describe_report(report, distributions, tradeoff, inspection),
         recounted=describe_recount(report, recount),
         handover=handover,
+    )
+
+
+def render_template(name: str, **values: object) -> str:
+    """Render a template of this module's directory as a page with the style of reports."""
+    style = report_style()
+    return _load_template(name).render(
+        values,
         style=Markup(style),
         content_security_policy=_build_content_security_policy(style),
     )
@@ -120,6 +128,6 @@ def create_environment(*directories: Path) -> jinja2.Environment:
 
 
 @cache
-def load_template(name: str) -> jinja2.Template:
+def _load_template(name: str) -> jinja2.Template:
     """Load a template from this module's directory."""
     return create_environment().get_template(name)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup
-
 from dbanon.data.words import escape_control_characters
-from dbanon.doors.html.page import load_template, report_content_security_policy, report_style
+from dbanon.doors.html.page import render_template
 from dbanon.release.private_report import PrivateReport
 
 if TYPE_CHECKING:
@@ -40,8 +38,8 @@ def render_private_page(
     handover : ``recipient`` and ``purpose``, each of which may be empty, for a page with fields for
         signatures; None for a page without.
     """
-    style = report_style()
-    return load_template("private.html.j2").render(
+    return render_template(
+        "private.html.j2",
         report=report,
         title=escape_control_characters(report.output),
         headline=_describe_headline(report),
@@ -54,8 +52,6 @@ def render_private_page(
         # The page shows ``how`` and ``guarantee`` in sections of their own.
         facts=[(name, text) for name, text in report.pairs() if name not in ("how", "guarantee")],
         digest=report.digest or "none was taken",
-        style=Markup(style),
-        content_security_policy=report_content_security_policy(),
     )
 
 

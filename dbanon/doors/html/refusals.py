@@ -10,11 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Required, TypedDict
 
-from markupsafe import Markup
-
 from dbanon.data.types import JsonObject
 from dbanon.data.words import escape_control_characters
-from dbanon.doors.html.page import load_template, report_content_security_policy, report_style
+from dbanon.doors.html.page import render_template
 from dbanon.errors import DbanonError, OutcomeUnknown
 from dbanon.errors.base import Notation, write_python_option
 from dbanon.release.words import now
@@ -94,11 +92,10 @@ def describe_refusal_pairs(refusal: JsonObject) -> list[tuple[str, str]]:
 
 def render_refusal_page(refusal: JsonObject) -> str:
     """Render a refusal as one self-contained HTML page."""
-    return load_template("refusal.html.j2").render(
+    return render_template(
+        "refusal.html.j2",
         refusal=refusal,
         title=escape_control_characters(str(refusal["output"])),
-        style=Markup(report_style()),
-        content_security_policy=report_content_security_policy(),
     )
 
 

@@ -25,7 +25,7 @@ from pydantic_core import PydanticCustomError
 from dbanon.data.option import REQUIRED, Parameter, all_parameters
 from dbanon.data.types import JsonObject, KeywordArguments
 from dbanon.data.words import json_text
-from dbanon.doors.spelling import declare_again_command, parse_bytes, spell_cli_option
+from dbanon.doors.spelling import parse_bytes, spell_cli_option
 from dbanon.errors import DbanonError, InvalidParameter, has_credentials
 from dbanon.job.job import Job
 from dbanon.job.private import private_method_options
@@ -243,12 +243,8 @@ def spell_in_job_file(name: str, value: object) -> str:
         declares the rules of a table again.
     value : the value to show; None to name only the key.
     """
-    if name == "problems()":
-        return "dbanon hierarchy check"
-    if name == "declare_again()":
-        return declare_again_command(str(value))
-    if name in ("accept_types", "accept_counts", "skip_unchanged"):
-        # Options of a single run, which a file cannot contain.
+    if name in ("problems()", "declare_again()", "accept_types", "accept_counts", "skip_unchanged"):
+        # Other commands, and options of a single run, which a file cannot contain.
         return spell_cli_option(name, value)
     if name == "entity_normalize":
         return f"entity: {{column: …, normalize: {value}}}" if value else "entity.normalize"

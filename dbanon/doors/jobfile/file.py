@@ -13,9 +13,11 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from dbanon.data.extension import find_table_format
-from dbanon.data.option import all_parameters, build_options
+from dbanon.data.memory import half_of_memory
+from dbanon.data.option import all_parameters
 from dbanon.data.types import KeywordArguments
 from dbanon.doors.engines import Engine
+from dbanon.doors.html import needs_evaluation
 from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, build_models, parse_hierarchies
 from dbanon.doors.jobfile.document import Document, read_document
 from dbanon.doors.jobfile.expectations import build_expectations
@@ -40,10 +42,9 @@ from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.private import (
     PrivateJob,
+    build_job,
     build_option_refusal,
     build_private_job,
-    private_method_options,
-    refuse_private_options,
 )
 from dbanon.job.requirements import require_evaluation
 from dbanon.job.rules import RULES_NOT_READ
@@ -52,9 +53,7 @@ from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.folders import FILE, is_row_file_url
 from dbanon.stores.objects import is_object
 
-# "Private" jobs and options are those of the differentially private methods, whose rows are
-# synthetic. These options belong to them alone.
-_PRIVATE_OPTIONS = frozenset(option.name for option in private_method_options())
+# "Private" jobs are those of the differentially private methods, whose rows are synthetic.
 # All options of a private job. Fields of ``PrivateJob`` without an option, such as ``method``, are
 # not among them.
 _SHARED_OPTIONS = frozenset(option.name for option in all_parameters(PrivateJob))
@@ -311,11 +310,25 @@ def _check_other_jobs(document: Document) -> None:
         _build_job(document, single_job_spec.model_copy(update={"jobs": jobs_up_to_index}), index)
 
 
-def with_memory_limit(file_job: FileJob, memory_bytes: int) -> FileJob:
-    """Limit a job's memory unless the file sets a limit."""
-    if file_job.job.memory_limit is not None:
-        return file_job
-    return replace(file_job, job=replace(file_job.job, memory_limit=memory_bytes))
+def open_jobs(file: Path | str, *, allow_inline_password: bool = False) -> JobFile:
+    """Read a job file for a program that runs its jobs: expand variables, and set defaults.
+
+    Raises
+    ------
+    JobFileInvalid : as ``read_job_file``, or a variable has no value.
+    """
+    job_file = read_job_file(file, allow_inline_password=allow_inline_password).with_variables()
+    return replace(job_file, jobs=tuple(map(_with_program_defaults, job_file.jobs)))
+
+
+def _with_program_defaults(file_job: FileJob) -> FileJob:
+    """Limit a job to half of the memory unless the file sets a limit; evaluate for HTML reports."""
+    job = file_job.job
+    if job.memory_limit is None:
+        job = replace(job, memory_limit=half_of_memory())
+    return replace(
+        file_job, job=job.with_evaluation() if needs_evaluation(file_job.report) else job
+    )
 
 
 def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | None:
@@ -375,7 +388,7 @@ def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | N
         job = (
             _build_private_job(spec, job_spec, job_options)
             if is_private
-            else _make_job(job_options)
+            else build_job(job_options)
         )
         if isinstance(job, Job):
             _require_runnable(spec, job_spec, job, on_cluster=engine is not None)
@@ -447,7 +460,7 @@ def _require_runnable(spec: JobFileSpec, job_spec: JobSpec, job: Job, *, on_clus
     """
     if on_cluster and job.expect is not None:
         raise InvalidParameter("expect is not available on a cluster: leave out expect or engine")
-    has_html_report = job_spec.report is not None and job_spec.report.endswith(".html")
+    has_html_report = needs_evaluation(job_spec.report)
     if job.chain is not None and has_html_report:
         raise InvalidParameter(
             "HTML reports are not available for chains, which are not evaluated: report must be"
@@ -472,13 +485,6 @@ def _group_columns_by_role(job_spec: JobSpec, roles: Sequence[str]) -> dict[str,
 
 def _build_engine(spec: EngineSpec | None) -> Engine | None:
     return None if spec is None else Engine(spec.name, spec.master, spec.tasks, spec.conf)
-
-
-def _make_job(options: KeywordArguments) -> Job:
-    """Build a job, refusing options of private jobs that the file sets."""
-    refuse_private_options(options.get("method"), options)
-    job_options = {name: value for name, value in options.items() if name not in _PRIVATE_OPTIONS}
-    return build_options(Job, job_options)
 
 
 def _build_private_job(

@@ -33,7 +33,7 @@ from dbanon.release.private_report import PrivateReport
 from dbanon.release.report import Report
 from dbanon.run.changes import find_unchanged_release
 from dbanon.run.gc import collect_garbage, find_releases_without_data
-from dbanon.run.open import open_source, open_store
+from dbanon.run.open import open_stores
 from dbanon.run.outlook import Outlook
 from dbanon.run.rules import apply_table_rules
 from dbanon.sessions.names import RelationName, parse_relation
@@ -41,6 +41,7 @@ from dbanon.sessions.store import ClientStore, Store
 from dbanon.stores.exports.destinations import file_for
 
 if TYPE_CHECKING:
+    from dbanon.doors.engines import Engine
     from dbanon.run.run import PhaseProgress
     from dbanon.sessions.base import OnSql
 
@@ -82,29 +83,6 @@ class SkippedJob:
     """
 
     release_id: str
-
-
-def open_stores(
-    file_job: FileJob, on_sql: OnSql | None = None
-) -> tuple[ClientStore, ClientStore | None]:
-    """Open the stores of the source and of the target.
-
-    The target's store is None if releases go to the database of the source.
-    """
-    if isinstance(file_job.job, Job):
-        source = open_source(file_job.source, on_sql, file_job.job, file_job.target)
-    else:
-        source = open_store(
-            file_job.source, on_sql, table=file_job.job.table, memory=file_job.job.memory_limit
-        )
-    target = (
-        None
-        if file_job.target is None
-        else open_store(file_job.target, on_sql, memory=file_job.job.memory_limit)
-    )
-    if target is not None and target.is_same_database(source):
-        target = None  # one transaction can read and write
-    return source, target
 
 
 @with_job_file_hints()
@@ -150,7 +128,7 @@ def run_file_job(
                 hint="Leave out `skip_unchanged`.",
             )
     file_job = replace(file_job, job=_accept_changes(file_job.job, accept_types, accept_counts))
-    source, target = open_stores(file_job, on_sql)
+    source, target = open_stores(file_job.job, file_job.source, file_job.target, on_sql)
     attempt = 1
     if skip_unchanged and isinstance(file_job.job, Job):
         file_job = replace(
@@ -169,7 +147,11 @@ def run_file_job(
                     last_release_id = _find_unchanged_release_id(file_job, source, target)
                     if last_release_id is not None:
                         return SkippedJob(last_release_id)
-                report = _run_once(file_job, source, target, progress)
+                report = (
+                    run_any_job(file_job.job, source, target, progress)
+                    if file_job.engine is None
+                    else _run_on_cluster(file_job, file_job.engine)
+                )
                 break
             except DbanonError as error:
                 if error.exit_code != _RETRIED_EXIT_CODE or attempt > file_job.retries:
@@ -179,7 +161,7 @@ def run_file_job(
                 time.sleep(seconds)
                 attempt += 1
                 # Each attempt is recorded as a separate run in the ledger.
-                file_job = replace(file_job, job=with_new_run_id(file_job))
+                file_job = replace(file_job, job=replace(file_job.job, run_id=str(uuid.uuid4())))
         completed_job = CompletedJob(
             report,
             unclassified=find_columns_without_role(file_job, report.not_copied),
@@ -216,13 +198,10 @@ def _apply_rules(file_job: FileJob, source: Store) -> FileJob:
     )
 
 
-def _run_once(
-    file_job: FileJob, source: Store, target: Store | None, progress: PhaseProgress | None
-) -> Report | PrivateReport:
-    if file_job.engine is None:
-        return run_any_job(file_job.job, source, target, progress)
+def _run_on_cluster(file_job: FileJob, engine: Engine) -> Report:
+    """Run a job on its cluster, which opens the databases itself."""
     assert isinstance(file_job.job, Job)
-    return file_job.engine.run(file_job.job, file_job.source, file_job.target or file_job.source)
+    return engine.run(file_job.job, file_job.source, file_job.target or file_job.source)
 
 
 def _drop_superseded_tables(file_job: FileJob, store: Store) -> tuple[str, ...]:
@@ -270,11 +249,6 @@ def _find_unchanged_release_id(
         return last_release_id
     report_path = file_for(file_job.report.replace("{job}", file_job.name), last_release_id)
     return last_release_id if report_path.is_file() else None
-
-
-def with_new_run_id(file_job: FileJob) -> Job | PrivateJob:
-    """Return the job with a new run id, since each attempt is a separate run in the ledger."""
-    return replace(file_job.job, run_id=str(uuid.uuid4()))
 
 
 def find_columns_without_role(file_job: FileJob, not_copied: Sequence[str]) -> tuple[str, ...]:
@@ -356,13 +330,13 @@ def run_job_from_file(
     """
     try:
         result = run_file_job(
-            file_job, on_begin=lambda: _write_metrics(file, running_job=file_job.name), **options
+            file_job, on_begin=lambda: write_job_metrics(file, running_job=file_job.name), **options
         )
     except Exception as error:
         _report_end(file, file_job, Outcome.failed(file_job.name, error))
         raise
     except BaseException:
-        _write_metrics(file, Outcome.interrupted(file_job.name))
+        write_job_metrics(file, [Outcome.interrupted(file_job.name)])
         raise
     if isinstance(result, SkippedJob):
         _report_end(file, file_job, Outcome.skipped(file_job.name, result.release_id))
@@ -373,11 +347,19 @@ def run_job_from_file(
 
 def _report_end(file: JobFile, file_job: FileJob, outcome: Outcome) -> None:
     """Write metrics and notify recipients of how a job ended."""
-    _write_metrics(file, outcome)
+    write_job_metrics(file, [outcome])
     notify(file_job.notices, outcome)
 
 
-def _write_metrics(file: JobFile, *outcomes: Outcome, running_job: str | None = None) -> None:
+def write_job_metrics(
+    file: JobFile, outcomes: Sequence[Outcome] = (), running_job: str | None = None
+) -> None:
+    """Write the outcomes of a file's jobs to its metrics, if it has any.
+
+    Parameters
+    ----------
+    running_job : name of a job that begins now; None if none does.
+    """
     if file.metrics is not None:
         names = [job.name for job in file.jobs]
         write_metrics(Path(file.metrics), names, outcomes, running_job)
@@ -412,7 +394,7 @@ def plan_file_job(
     # Refuses jobs whose rows are synthetic.
     file_job.job.require_option_allowed("plan")
     assert isinstance(file_job.job, Job)
-    source, target = open_stores(file_job, on_sql)
+    source, target = open_stores(file_job.job, file_job.source, file_job.target, on_sql)
     # Describes the chain that the run would create, if any. In this case, plan the job without a
     # chain, and add the description to the plan.
     new_chain = (
@@ -434,7 +416,7 @@ def plan_file_job(
 
 def find_missing_rights(file_job: FileJob, on_sql: OnSql | None = None) -> tuple[str, ...]:
     """Return the rights that the database roles of a job lack, as GRANT statements."""
-    source, target = open_stores(file_job, on_sql)
+    source, target = open_stores(file_job.job, file_job.source, file_job.target, on_sql)
     file_job = _apply_rules(file_job, source)
     with source.session(write=False) as session:
         statements = session.catalog.find_missing_read_grants(

@@ -6,10 +6,9 @@ from typing import Any
 
 import click
 
-from dbanon.data.memory import half_of_memory
 from dbanon.data.option import parameters
 from dbanon.doors.cli.anonymize import OPTIONS, with_options
-from dbanon.doors.cli.options import merge_orders, parse_option_values
+from dbanon.doors.cli.options import parse_table_options
 from dbanon.doors.cli.support import (
     ROWS_HELP,
     handle_signals,
@@ -50,12 +49,7 @@ def bound(url: str, **arguments: Any) -> None:
         from dbanon.doors.cli.render import pairs_table
         from dbanon.extensions.bounds.interface import certificate
 
-        options = parse_option_values(_OPTIONS, arguments)
-        # The values of ``-q``, which names a single quasi-identifier and may be repeated.
-        options["quasi_identifiers"] += arguments["single_q"]
-        options["orders"] = merge_orders(options["orders"], arguments["order_files"])
-        if options["memory_limit"] is None:
-            options["memory_limit"] = half_of_memory()
+        options = parse_table_options(_OPTIONS, arguments)
         result = certificate(
             url, **options, seconds=arguments["seconds"], on_sql=sql_printer(arguments["print_sql"])
         )

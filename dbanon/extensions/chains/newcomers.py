@@ -34,10 +34,10 @@ from dbanon.job.chain import ChainRules
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.measures import Model
-from dbanon.partitioning.partition_for import partition_of, protect_classes
+from dbanon.partitioning.partition_for import partition_for, partition_of, protect_classes
 from dbanon.partitioning.strata import group_positions
 from dbanon.run.plan import Plan
-from dbanon.run.run import Clock, cluster_records
+from dbanon.run.run import Clock
 from dbanon.stores.sql_source import SqlSource
 
 
@@ -162,24 +162,24 @@ def classify_newcomers(
         planned, state, candidates, policy, column_statistics
     )
     policy_without_models = replace(policy, models=(), withhold_failing=False)
-    clustering = cluster_records(
-        planned, policy_without_models, recoded, clock, column_statistics=recoded_statistics
-    )
-    assert clustering.column_statistics is not None
-    losses, typical_class_loss = np.empty(0), None
-    if is_first or chain.rules.max_wait:
-        with clock.phase("cluster"):
+    with clock.phase("cluster") as tick:
+        tick(0.0)
+        clustering = partition_for(
+            recoded, policy_without_models, tick=tick, column_statistics=recoded_statistics
+        )
+        losses, typical_class_loss = np.empty(0), None
+        if is_first or chain.rules.max_wait:
+            assert clustering.column_statistics is not None
             losses = compute_class_losses(recoded, clustering.column_statistics, clustering, policy)
     if is_first:
         typical_class_loss = compute_typical_loss(losses)
     elif chain.rules.max_wait:
         classes = partition_of(clustering)
-        longest_waits = _find_longest_waits(classes, waiting_times)
         is_admitted = select_classes(
             chain.rules,
             state.k,
             losses,
-            longest_waits,
+            _find_longest_waits(classes, waiting_times),
             n_newcomers,
             definition.read_typical_class_loss(chain),
         )

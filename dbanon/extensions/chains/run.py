@@ -347,7 +347,8 @@ def _advance_state(
     _confirm_earlier_releases(pending.state.chain, session, target_session or session)
     for chain_table in pending.chain_tables:
         warn_of_identifiers(plan_table(pending.planned, chain_table))
-    spellings = warn_of_spellings(pending.planned, pending.source)
+    entity = pending.planned.job.entity
+    spellings = warn_of_spellings(pending.planned, pending.source, entity) if entity else ()
     only_measures = pending.state.chain.rules.mode == MEASURE
     update = (advance_measuring_chain if only_measures else advance_chain)(pending, clock)
     update = replace(update, spellings=spellings)

@@ -183,7 +183,7 @@ def release_frame(
     )
     identifiers = warn_of_identifiers(run_plan)
     # Person identifiers that differ only in white space or case, and so count as two persons.
-    spellings = warn_of_spellings(run_plan, source)
+    spellings = warn_of_spellings(run_plan, source, job.entity) if job.entity else ()
     layout = assign_roles(run_plan)
     source_rows = lay_out_rows(frame, job, layout, run_plan.relation)
     disk_cache, packet_cache = DiskCache(), DiskCache()

@@ -30,8 +30,8 @@ from dbanon.run.history import (
     require_first_release,
     warn_of_history,
 )
+from dbanon.run.plan import require_types
 from dbanon.run.run_with_ledger import UNRECORDED_ERRORS
-from dbanon.run.source_types import require_types
 from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores import digest
@@ -177,7 +177,8 @@ class PostgresqlTarget:
         report = report.with_request(output=str(output.name), output_kind=output.kind)
         history = self._source_history(session, report.source)
         caution = caution_about_history(job, report.source, history)
-        warn_of_history(caution)
+        if caution is not None:
+            warn_of_history(caution)
         # Says that histories of persons over these releases are not counted. Empty if k counts
         # rows, or there are no earlier releases.
         history_entry = describe_unmeasured_histories(job, history)

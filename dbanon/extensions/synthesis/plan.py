@@ -30,8 +30,7 @@ from dbanon.ledger import budgets
 from dbanon.ledger.budgets import RecordedBudget
 from dbanon.ledger.releases import plan_output
 from dbanon.run.hierarchies import read_specs
-from dbanon.run.plan import require_roles
-from dbanon.run.source_types import require_types
+from dbanon.run.plan import require_roles, require_types
 from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.names import parse_relation, require_length
 from dbanon.sessions.session import Session

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,21 +47,15 @@ def workbench(
     # "table" is the output format of commands that is read by people.
     with report_errors("table"), handle_signals() as received_signals:
         from dbanon.data.memory import half_of_memory
-        from dbanon.doors.cli.jobs import open_jobs
         from dbanon.doors.cli.run import write_job_report
         from dbanon.extensions.workbench.open import JOB_FILE_SUFFIXES, open_job_file
         from dbanon.extensions.workbench.program import run_workbench
-        from dbanon.extensions.workbench.state import JobFileFunctions, WorkbenchArguments
+        from dbanon.extensions.workbench.state import WorkbenchArguments
 
         def print_address(address: str) -> None:
             click.echo(address)
             print_message("Open it in a browser on this machine. Ctrl-C ends it.", event="info")
 
-        # A job file must not contain a password. In place of a URL with one, the workbench writes
-        # the name of an environment variable.
-        job_file_functions = JobFileFunctions(
-            partial(open_jobs, allow_inline_password=False), write_job_report
-        )
         reading_options = build_options(Reading, parse_option_values(parameters(Reading), reading))
         if url.endswith(JOB_FILE_SUFFIXES):
             if table or target or key or reading_options.non_default_options:
@@ -70,14 +63,14 @@ def workbench(
                     "The job file already says which table to read, and how: leave out --table,"
                     " --target, --key and the options for reading."
                 )
-            arguments = open_job_file(Path(url), job_file_functions, half_of_memory())
+            arguments = open_job_file(Path(url), write_job_report, half_of_memory())
         elif not table:
             raise click.UsageError("Name the table to read: --table app.people.")
         else:
             arguments = WorkbenchArguments(
                 url,
                 table,
-                job_file_functions,
+                write_job_report,
                 key=key,
                 reading=reading_options,
                 target=target,

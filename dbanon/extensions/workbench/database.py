@@ -17,7 +17,7 @@ from pathlib import Path
 from dbanon.advice.request import AdviceRequest
 from dbanon.doors.html.page import render_page, write_private_file
 from dbanon.doors.html.view import describe_report, mask_small_count
-from dbanon.doors.jobfile.file import read_job_file
+from dbanon.doors.jobfile.file import open_jobs, read_job_file
 from dbanon.doors.jobfile.init import (
     VIEW,
     UserDecisions,
@@ -393,9 +393,8 @@ def plan_job(bench: Workbench, task: BackgroundTask) -> None:
     """
     task.report_progress("plan", 0.0)
     saved_file = _require_saved_file(bench)
-    [job] = bench.arguments.job_file_functions.open_job_file(
-        _job_file_path(bench, saved_file)
-    ).select_jobs([saved_file.choice.name])
+    file = open_jobs(_job_file_path(bench, saved_file))
+    [job] = file.select_jobs([saved_file.choice.name])
     preview = plan_file_job(job)
     # Unlike the command, the page masks small counts, those below k. If the saved file and the
     # page differ in k, use the larger k, which masks more.
@@ -416,8 +415,7 @@ def run_saved_job(bench: Workbench, task: BackgroundTask) -> None:
     DbanonError : an error of ``dbanon run``.
     """
     saved_file = _require_saved_file(bench)
-    job_file_functions = bench.arguments.job_file_functions
-    file = job_file_functions.open_job_file(_job_file_path(bench, saved_file))
+    file = open_jobs(_job_file_path(bench, saved_file))
     [job] = file.select_jobs([saved_file.choice.name])
 
     def record_release(completed_job: CompletedJob) -> None:
@@ -435,7 +433,7 @@ def run_saved_job(bench: Workbench, task: BackgroundTask) -> None:
 
     result = run_job_from_file(file, job, progress=task.report_progress, on_commit=record_release)
     assert not isinstance(result, SkippedJob)
-    job_file_functions.save_report(job, result.report)
+    bench.arguments.save_report(job, result.report)
     if isinstance(result.report, Report):
         _render_report(bench, result.report, job.target or job.source)
 

@@ -21,7 +21,7 @@ from dbanon.extensions.workbench.state import (
     ROLES,
     JobChoice,
     JobDecisions,
-    JobFileFunctions,
+    SaveReport,
     TreeChoice,
     WorkbenchArguments,
 )
@@ -63,14 +63,12 @@ _KEEP_LAST = 2
 _DUCKDB = "duckdb:///"
 
 
-def open_job_file(
-    file: Path, job_file_functions: JobFileFunctions, memory_bytes: int
-) -> WorkbenchArguments:
+def open_job_file(file: Path, save_report: SaveReport, memory_bytes: int) -> WorkbenchArguments:
     """Return the arguments for a workbench that continues with a job file.
 
     Parameters
     ----------
-    job_file_functions : the command line's functions for job files.
+    save_report : as in ``WorkbenchArguments``.
     memory_bytes : memory limit of trial releases.
 
     Raises
@@ -104,7 +102,7 @@ def open_job_file(
     return WorkbenchArguments(
         url=job.source,
         table=job.job.table,
-        job_file_functions=job_file_functions,
+        save_report=save_report,
         key=job.job.key,
         reading=job.job.reading,
         target=None if reads_file else job.target,

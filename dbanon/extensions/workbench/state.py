@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from dbanon.advice.request import DEFAULT_KS, DEFAULT_MAX_SECONDS
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE
@@ -27,7 +27,7 @@ from dbanon.stores.folders import is_row_file_url
 if TYPE_CHECKING:
     from dbanon.advice.answer import Advice
     from dbanon.advice.recommend import Point
-    from dbanon.doors.jobfile.file import FileJob, JobFile
+    from dbanon.doors.jobfile.file import FileJob
     from dbanon.hierarchy.spec import HierarchySpec
     from dbanon.hierarchy.tree import Hierarchy
     from dbanon.ledger.releases import Listed
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from dbanon.run.inspect_release import ReleaseInspection
     from dbanon.run.tree_counts import TreeCounts
 
+# Writes the report of a release to the path that its job names.
+SaveReport: TypeAlias = "Callable[[FileJob, Report | PrivateReport], None]"
 # Roles of columns that are released unchanged, or not at all.
 KEEP, DROP = "keep", "drop"
 ROLES = (QUASI_IDENTIFIER, SENSITIVE, IDENTIFIER, KEEP, DROP)
@@ -45,22 +47,6 @@ ROLES = (QUASI_IDENTIFIER, SENSITIVE, IDENTIFIER, KEEP, DROP)
 # becomes a file next to the job file.
 TREE_KINDS = ("dates", "intervals", "mask", "suggest", "name", "file")
 DATE_STEPS = ("month", "year", "decade")
-
-
-@dataclass(frozen=True)
-class JobFileFunctions:
-    """The functions of the command line for job files.
-
-    The workbench calls them to treat job files as ``dbanon run`` does.
-
-    Parameters
-    ----------
-    open_job_file : opens a job file that is ready to run.
-    save_report : writes the report to the path that its job names.
-    """
-
-    open_job_file: Callable[[Path], JobFile]
-    save_report: Callable[[FileJob, Report | PrivateReport], None]
 
 
 @dataclass(frozen=True)
@@ -93,7 +79,7 @@ class WorkbenchArguments:
     ----------
     url : the URL of the table's database.
     table : the name of the table.
-    job_file_functions : the command line's functions for job files.
+    save_report : writes the report of a job to the path that the job names, as ``dbanon run`` does.
     key : columns whose values identify a row; needed if the source is a view.
     reading : how to read a file of rows, such as the format of a CSV file.
     target : URL of the database for releases; None for the source's.
@@ -104,7 +90,7 @@ class WorkbenchArguments:
 
     url: str
     table: str
-    job_file_functions: JobFileFunctions
+    save_report: SaveReport
     key: tuple[str, ...] = ()
     reading: Reading = DEFAULT_READING
     target: str | None = None

@@ -309,9 +309,9 @@ def rows_by_report(
 
 def _digests(frame: pd.DataFrame, names: Iterable[str]) -> dict[str, bytes]:
     """Return a digest of each column's values in row order; missing columns are skipped."""
-    hashes_by_name: dict[str, Any] = {
-        name: pd.util.hash_pandas_object(frame[name], index=False).to_numpy()
-        for name in names
-        if name in frame.columns
-    }
-    return {name: sha256(hashes.tobytes()).digest() for name, hashes in hashes_by_name.items()}
+    digests = {}
+    for name in names:
+        if name in frame.columns:
+            hashes: Any = pd.util.hash_pandas_object(frame[name], index=False)
+            digests[name] = sha256(hashes.to_numpy().tobytes()).digest()
+    return digests

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dbanon.data.chunks import Chunk, encode_texts, microdata_from_chunks
+from dbanon.data.chunks import Chunk, encode_texts, microdata_of_records
 from dbanon.data.conversion import to_unit
 from dbanon.data.microdata import Microdata, is_wide
 from dbanon.data.schema import Attribute, Kind, apply_kinds, apply_orders
@@ -185,7 +185,7 @@ def microdata_from_frame(
         None if is_valid.all() else is_valid,
         frozenset(wide_names),
     )
-    microdata = microdata_from_chunks(attributes, [chunk], categories=categories)
+    microdata = microdata_of_records(attributes, chunk, categories)
     if not by:
         return microdata
     return with_strata_and_persons(frame, microdata, by)

@@ -75,15 +75,14 @@ class FrameSource:
         person_columns = job.guarantee.entity_columns
         require_columns(self.frame, [*job.named_columns, *person_columns])
         rows = releasable_rows(self.frame, job.quasi_identifiers, job.policy.nulls)
-        # The names of the columns of privacy models.
-        sensitive = [model.attribute for model in job.policy.models]
         names_to_read = {
             *job.quasi_identifiers,
             *person_columns,
-            *sensitive,
             *job.columns_in_sets,
             *job.pseudonyms,
         }
+        for model in job.policy.models:
+            names_to_read.add(model.attribute)
         attributes = [
             _with_order(attribute_of(str(name), rows[name]), job.policy.orders)
             if name in names_to_read

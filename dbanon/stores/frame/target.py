@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -238,8 +239,9 @@ class FrameTarget:
     def count(self, staged_release: StagedFrameRelease, requests: CountRequests) -> Counts:
         """Count as requested, by grouping rows with equal values."""
         frame = staged_release.frame
-        rows = requests.recount_classes(lambda columns: _recount(frame, columns))
-        column_set_counts = tuple(_recount(frame, columns) for columns in requests.further_sets)
+        recount = partial(_recount, frame)
+        rows = requests.recount_classes(recount)
+        column_set_counts = tuple(map(recount, requests.further_sets))
         if not (requests.entity_columns or requests.sensitive):
             return Counts(rows, further_sets=column_set_counts)
         # Values that are displayed differently but equal in Python, such as 1 and 1.0, are in
@@ -336,7 +338,10 @@ def _released_frame(
     row_classes = draft.release.partition.labels[records]
     positions = draft.microdata.keys[records, 0]
     columns: dict[Any, pd.Series[Any]] = {}
-    for name in (name for name in frame.columns if name in draft.job.named_columns):
+    named_columns = draft.job.named_columns
+    for name in frame.columns:
+        if name not in named_columns:
+            continue
         released_columns = [
             column for column in draft.release.columns if column.quasi_identifier == str(name)
         ]

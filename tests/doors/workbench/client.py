@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from dbanon.doors.cli.jobs import open_jobs
 from dbanon.doors.cli.run import write_job_report
 from dbanon.extensions.workbench.access import Access
 from dbanon.extensions.workbench.routes import Routes
 from dbanon.extensions.workbench.server import HttpRequest, HttpResponse
-from dbanon.extensions.workbench.state import JobFileFunctions, Workbench, WorkbenchArguments
+from dbanon.extensions.workbench.state import Workbench, WorkbenchArguments
 
 PORT = 4711
 STEPS = ("columns", "trees", "sweep", "compare", "job", "run")
@@ -117,8 +116,7 @@ def text_of(page: str) -> str:
 @contextmanager
 def workbench(url: str, table: str, directory: Path, **more: Any) -> Iterator[Client]:
     """A workbench whose tasks run in the test's thread."""
-    commands = JobFileFunctions(lambda path: open_jobs(path, False), write_job_report)
-    bench = Workbench(WorkbenchArguments(url, table, commands, directory=directory, **more))
+    bench = Workbench(WorkbenchArguments(url, table, write_job_report, directory=directory, **more))
     routes = Routes(bench, Access(PORT))
     threading.Thread(target=bench.tasks.run, daemon=True).start()
     client = Client(routes)
@@ -130,10 +128,7 @@ def workbench(url: str, table: str, directory: Path, **more: Any) -> Iterator[Cl
 
 def idle(directory: Path) -> Client:
     """A workbench without a database, to test who has access."""
-    commands = JobFileFunctions(_none, _none)
-    bench = Workbench(
-        WorkbenchArguments("sqlite:///none.db", "people", commands, directory=directory)
-    )
+    bench = Workbench(WorkbenchArguments("sqlite:///none.db", "people", _none, directory=directory))
     return Client(Routes(bench, Access(PORT)))
 
 

@@ -20,7 +20,7 @@ from tests.doors.workbench.test_command import READING, write_table
 
 
 def opened(client: Client, file: str = "people.yaml") -> WorkbenchArguments:
-    return open_job_file(Path(file), client.routes.bench.arguments.job_file_functions, 10**9)
+    return open_job_file(Path(file), client.routes.bench.arguments.save_report, 10**9)
 
 
 def workbench_of(start: WorkbenchArguments, folder: Path) -> AbstractContextManager[Client]:

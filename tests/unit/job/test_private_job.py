@@ -19,7 +19,7 @@ from dbanon.extensions.synthesis.synthetic_rows import (
     to_synthetic_column,
 )
 from dbanon.job.concentrated import Cost, epsilon_of
-from dbanon.job.private import NewBudget, build_private_job, private_method_options
+from dbanon.job.private import NewBudget, build_job, build_private_job, private_method_options
 from dbanon.ledger.budgets import compute_charge
 
 OPTIONS: dict[str, Any] = {
@@ -40,6 +40,19 @@ def test_what_says_nothing_is_as_if_it_was_not_given() -> None:
     assert plain.arguments()["bounds"] == {"age": [0, 120]}
     born = build_private_job(OPTIONS | {"bounds": {"age": (date(1900, 1, 1), "2020-01-01")}})
     assert born.arguments()["bounds"] == {"age": ["1900-01-01", "2020-01-01"]}
+
+
+def test_other_methods_take_no_options_of_synthetic_rows() -> None:
+    """Doors hand on all options; those of other methods may only have their defaults."""
+    options = {"table": "people", "output": "released", "quasi_identifiers": ["age"], "k": 5}
+    plain = build_job(options)
+    defaults = dict.fromkeys(("epsilon", "budget", "bounds"))
+    job = build_job(options | defaults | {"run_id": plain.run_id})
+    assert job == plain
+    with pytest.raises(InvalidParameter, match="epsilon is an option of dp_ranks"):
+        build_job(options | {"epsilon": 1.0})
+    with pytest.raises(InvalidParameter, match="guarantees nothing"):
+        build_job(options | {"method": "dcmdp"})
 
 
 @pytest.mark.parametrize(
@@ -128,7 +141,8 @@ def test_budgets_that_are_none(more: dict[str, Any]) -> None:
 
 
 def _column(low: float, high: float, **attribute: Any) -> Any:
-    session: Any = SimpleNamespace(type_of=lambda column: "its type")
+    dialect = SimpleNamespace(type_of=lambda column: "its type")
+    session: Any = SimpleNamespace(dialect=dialect)
     return to_synthetic_column(session, Attribute("c", **attribute), (low, high))
 
 
