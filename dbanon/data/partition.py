@@ -174,6 +174,11 @@ class Partition(NotebookCard):
         """int64 (n_classes,), where each class begins in ``members``."""
         return self._members_by_class[1]
 
+    @property
+    def grouping_levels(self) -> Levels | None:
+        """This partition if generalization levels define its classes; otherwise None."""
+        return None
+
     def combine_into_row_partition(self) -> tuple[Partition, NDArray[np.int32]]:
         """Group rows by equal released values: here the groups are the classes.
 
@@ -320,6 +325,11 @@ class Levels(Partition):
         super().__init__(labels)
         object.__setattr__(self, "levels", MappingProxyType(dict(levels)))
         object.__setattr__(self, "number_levels", MappingProxyType(dict(number_levels)))
+
+    @property
+    def grouping_levels(self) -> Levels:
+        """This partition itself."""
+        return self
 
     @classmethod
     def join_results(cls, results: Sequence[_SetResult], n: int) -> Levels:

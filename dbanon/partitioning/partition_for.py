@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.measures import ColumnStatistics, ValueFrequencies
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import SUPPRESSED, ClusteringResult, Levels, Partition, positions_among
+from dbanon.data.partition import SUPPRESSED, ClusteringResult, Partition, positions_among
 from dbanon.data.pieces import on_all_cores
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.data.schema import Attribute
@@ -159,8 +159,10 @@ def _cluster_and_protect(
         # With entities the records are clustered as units, which form a separate table.
         column_statistics if microdata.entities is None else table_statistics,
     )
-    levels = partition if isinstance(partition, Levels) else None
-    clustering = ClusteringResult(partition, levels, column_statistics, partition.method_counts)
+    # ``grouping_levels`` is None unless the method chose levels for the whole table.
+    clustering = ClusteringResult(
+        partition, partition.grouping_levels, column_statistics, partition.method_counts
+    )
     if policy.models:
         clustering = protect_classes(
             microdata,

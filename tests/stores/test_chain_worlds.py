@@ -193,12 +193,10 @@ def watch_classes(monkeypatch: pytest.MonkeyPatch) -> list[list[set[Person]]]:
 def watched_pools(monkeypatch: pytest.MonkeyPatch) -> list[list[set[Person]]]:
     """The classes of all newcomers before some are admitted: a list with one entry per release."""
     seen: list[list[set[Person]]] = []
-    as_it_is = newcomers.cluster_records
+    as_it_is = newcomers.partition_for
 
-    def cluster_records(
-        planned: Any, policy: Any, microdata: Any, clock: Any, **context: Any
-    ) -> Any:
-        result = as_it_is(planned, policy, microdata, clock, **context)
+    def partition_for(microdata: Any, policy: Any, **context: Any) -> Any:
+        result = as_it_is(microdata, policy, **context)
         together: dict[int, set[Person]] = {}
         for (person,), label in zip(
             microdata.keys.tolist(), result.classes.labels.tolist(), strict=True
@@ -207,7 +205,7 @@ def watched_pools(monkeypatch: pytest.MonkeyPatch) -> list[list[set[Person]]]:
         seen.append(list(together.values()))
         return result
 
-    monkeypatch.setattr(newcomers, "cluster_records", cluster_records)
+    monkeypatch.setattr(newcomers, "partition_for", partition_for)
     return seen
 
 
