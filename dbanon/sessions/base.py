@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from dbanon import kernels
 from dbanon.data.frozen import dataclass
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Schema
+from dbanon.data.types import SqlRow
 from dbanon.errors import (
     ColumnNotFound,
     InvalidParameter,
@@ -40,6 +41,10 @@ SUMMARY_SUFFIX = "_summary"
 
 # A function that the caller passes, to be called with each SQL statement before it runs.
 OnSql = Callable[[str], None]
+
+# Rows of a release that are copied: the class of each row, int32 (n_rows,); its position in the
+# release, int32 (n_rows,); and the retained values.
+ReleasedBatch: TypeAlias = tuple[NDArray[np.int32], NDArray[np.int32], Sequence[SqlRow]]
 
 
 @dataclass(frozen=True)
@@ -444,14 +449,8 @@ def require_years(column: ReleasedColumn, first_year: int, database: str) -> Non
         )
 
 
-def prepend_class_and_position(batches: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """Yield rows that begin with their class and position.
-
-    Parameters
-    ----------
-    batches : triples: the class of each row, int32 (n_rows,); its position in the release,
-        int32 (n_rows,); and the rows.
-    """
+def prepend_class_and_position(batches: Iterable[ReleasedBatch]) -> Iterator[SqlRow]:
+    """Yield rows that begin with their class and position."""
     for classes, positions, rows in batches:
         for class_number, position, row in zip(
             classes.tolist(), positions.tolist(), rows, strict=True

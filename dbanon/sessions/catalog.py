@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from dbanon.data.schema import Attribute
+from dbanon.data.types import JsonObject
 from dbanon.sessions.base import ExistingRelation, Relation
 from dbanon.sessions.connection import Connection
 from dbanon.sessions.names import RelationName, quote
@@ -109,7 +109,7 @@ class Catalog(ABC):
         """Return the comments on a table's columns, by column; empty if there are none."""
         return {}
 
-    def summarize_table_state(self, source: RelationName) -> dict[str, Any]:
+    def summarize_table_state(self, source: RelationName) -> JsonObject:
         """Summarize a table's state without reading its rows, to let later runs detect changes.
 
         The keys are ``oid``, which changes if the table is replaced; ``writes``, the numbers of

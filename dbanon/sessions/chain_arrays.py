@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
-from numpy.typing import NDArray
-
+from dbanon.data.array_types import AnyArray
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
 
 # The values of a column: int64 (n_rows,); or the halves of 16 bytes, uint64 (n_rows, 2).
-ColumnArray: TypeAlias = "NDArray[Any]"
+ColumnArray: TypeAlias = AnyArray
 
 
 class ChainArrays(ABC):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
 
+from dbanon.data.types import SqlRow
 from dbanon.sessions import statements
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.dialect import Dialect
@@ -34,15 +34,15 @@ class Connection(ABC):
             self._on_sql(sql)
 
     @abstractmethod
-    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+    def run(self, sql: str, parameters: Sequence[object] = ()) -> None:
         """Execute a statement; bind parameters are written ``?``."""
 
     @abstractmethod
-    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[SqlRow]:
         """Execute a query and fetch all of its rows."""
 
     def insert_rows(
-        self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+        self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[object]]
     ) -> None:
         """Insert rows into one of dbanon's own tables."""
         values = [value for row in rows for value in row]

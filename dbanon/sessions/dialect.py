@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from numpy.typing import NDArray
-
+from dbanon.data.array_types import AnyArray
 from dbanon.data.schema import CASEFOLD, WHITE_SPACE, Attribute, Kind, Role
 from dbanon.errors import InvalidName, UnsupportedType
 from dbanon.recoding import ReleasedColumn
@@ -148,7 +147,7 @@ class Dialect(ABC):
         """Return a column's type in a form that CREATE TABLE accepts."""
         return sql_type
 
-    def range_type(self, attribute: Attribute, borders: Sequence[NDArray[Any]] = ()) -> str:
+    def range_type(self, attribute: Attribute, borders: Sequence[AnyArray] = ()) -> str:
         """Return the SQL type of a column's ranges.
 
         Parameters
@@ -193,5 +192,5 @@ class Dialect(ABC):
         return f"CAST(? AS {sql_type})"
 
     @abstractmethod
-    def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
+    def texts_query(self, values: Sequence[str]) -> tuple[str, object]:
         """SQL for a query that returns these texts, and the bind parameter for it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from dbanon.sessions.base import ExistingRelation
 from dbanon.sessions.connection import Connection
@@ -86,7 +86,10 @@ class Ledger(ABC):
         return True
 
     def record_release_as_owner(
-        self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
+        self,
+        row: Mapping[str, object],
+        columns: Sequence[Mapping[str, object]],
+        run: Mapping[str, object],
     ) -> str | None:
         """Record a release with the ledger owner's rights, and return its timestamp.
 
@@ -102,7 +105,7 @@ class Ledger(ABC):
         """
         return None
 
-    def record_run_as_owner(self, run: Mapping[str, Any]) -> bool:
+    def record_run_as_owner(self, run: Mapping[str, object]) -> bool:
         """Record a run that wrote no release, with the ledger owner's rights.
 
         Returns False if the session must record it with its own rights.
@@ -127,6 +130,6 @@ class Ledger(ABC):
         """
         return None
 
-    def to_timestamp(self, text: str) -> Any:
+    def to_timestamp(self, text: str) -> datetime | str:
         """Convert an ISO time to a value for a ledger column."""
         return datetime.fromisoformat(text)

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import field
 from datetime import datetime
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon import kernels
+from dbanon.data.array_types import AnyArray
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidName, NameTooLong, SchemaCreated, SchemaNotFound
 
@@ -167,7 +166,7 @@ def _quote_part_if_needed(part: str) -> str:
     return quote(part) if "." in part or '"' in part else part
 
 
-def literal(value: Any) -> str:
+def literal(value: object) -> str:
     """Write a value as a literal in PostgreSQL's SQL; a list becomes an array of texts."""
     if value is None:
         return "NULL"
@@ -179,7 +178,7 @@ def literal(value: Any) -> str:
     return "E'" + to_sql_text(value).replace("\\", "\\\\").replace("'", "''") + "'"
 
 
-def to_sql_text(value: Any) -> str:
+def to_sql_text(value: object) -> str:
     """Write a value, or a list of values, as text that PostgreSQL casts back to the value.
 
     Raises
@@ -195,7 +194,7 @@ def to_sql_text(value: Any) -> str:
     return text
 
 
-def array_text(values: NDArray[Any]) -> str:
+def array_text(values: AnyArray) -> str:
     """Write an array, (n,), as the text of a PostgreSQL array; PostgreSQL parses floats exactly."""
     if values.dtype == np.float64:
         # Hexadecimal floats are faster to write and to parse than decimal ones. The kernel returns
@@ -210,7 +209,7 @@ def array_text(values: NDArray[Any]) -> str:
     return "{" + text.decode("ascii") + "}"
 
 
-def _array_element(value: Any) -> str:
+def _array_element(value: object) -> str:
     if value is None:
         return "NULL"
     return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'

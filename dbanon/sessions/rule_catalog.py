@@ -7,8 +7,8 @@ owner of the table may declare rules.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from dbanon.data.types import SqlRow
 from dbanon.sessions.catalog import Catalog
 from dbanon.sessions.connection import Connection
 from dbanon.sessions.names import RelationName
@@ -47,7 +47,7 @@ class RuleCatalog:
         InsufficientRights : the owner may not read it, so rules must not release its values.
         """
 
-    def write_as_owner(self, source: RelationName, change: Mapping[str, Any]) -> bool:
+    def write_as_owner(self, source: RelationName, change: Mapping[str, object]) -> bool:
         """Change a table's rules with the rights of the ledger's owner, not the table's owner.
 
         Returns False if this is not supported.
@@ -59,7 +59,7 @@ class RuleCatalog:
         """
         return False
 
-    def list_with_state(self, source: RelationName | None) -> list[tuple[Any, ...]] | None:
+    def list_with_state(self, source: RelationName | None) -> list[SqlRow] | None:
         """Return the rules of a table, or of all tables, with their states.
 
         Each row has these items:
@@ -78,7 +78,7 @@ class RuleCatalog:
         """
         return None
 
-    def identity_columns(self, source: RelationName) -> dict[str, Any]:
+    def identity_columns(self, source: RelationName) -> dict[str, object]:
         """Return ledger columns of a new rule: the oids of the table and its owner, and the author.
 
         On databases without oids, the oids are 0. The author is the role that declares the rule.

@@ -19,6 +19,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.pieces import Disk
 from dbanon.data.schema import Attribute, Role
+from dbanon.data.types import SqlRow
 from dbanon.errors import ChainsNotHere, DbanonError, DuplicateKeys, pluralize
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.recoding import ReleasedColumn
@@ -26,6 +27,7 @@ from dbanon.sessions import chain_staging, person_tags, recount_statements, stat
 from dbanon.sessions.base import (
     ColumnReading,
     Relation,
+    ReleasedBatch,
     StagedRows,
     random_order,
 )
@@ -128,11 +130,11 @@ class Session(ABC):
         """The arrays that chains exchange with the database; None if it exchanges none."""
         return None
 
-    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+    def run(self, sql: str, parameters: Sequence[object] = ()) -> None:
         """Execute a statement; bind parameters are written ``?``."""
         self.connection.run(sql, parameters)
 
-    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[SqlRow]:
         """Execute a query and fetch all of its rows."""
         return self.connection.rows(sql, parameters)
 
@@ -152,7 +154,7 @@ class Session(ABC):
         """
 
     @property
-    def copied_rows_summary(self) -> Mapping[str, Any]:
+    def copied_rows_summary(self) -> Mapping[str, object]:
         """How many rows were copied here from another system, and how; empty for local rows."""
         return {}
 
@@ -182,7 +184,7 @@ class Session(ABC):
     @abstractmethod
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
-    ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
+    ) -> Iterator[tuple[NDArray[np.int64], list[SqlRow]]]:
         """Yield chunks of rows: their keys, int64 (n_rows, n_key_columns), and these columns."""
 
     def read_batches(
@@ -227,16 +229,12 @@ class Session(ABC):
         """
 
     @abstractmethod
-    def load_rows(
-        self, attributes: Sequence[Attribute], batches: Iterable[tuple[Any, ...]]
-    ) -> None:
+    def load_rows(self, attributes: Sequence[Attribute], batches: Iterable[ReleasedBatch]) -> None:
         """Create and fill the staging table of rows that are copied from another database.
 
         Parameters
         ----------
         attributes : the columns of the rows.
-        batches : triples: the class of each row, int32 (n_rows,); its position in the release,
-            int32 (n_rows,); and the rows.
         """
 
     def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
@@ -252,7 +250,7 @@ class Session(ABC):
         raise NotImplementedError
 
     def fill_file_rows(
-        self, attributes: Sequence[Attribute], batches: Iterable[Sequence[tuple[Any, ...]]]
+        self, attributes: Sequence[Attribute], batches: Iterable[Sequence[SqlRow]]
     ) -> None:
         """Fill the table that ``create_file_rows`` created, in the order of the rows.
 

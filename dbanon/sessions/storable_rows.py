@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 from dbanon.data.schema import Attribute
+from dbanon.data.types import SqlRow
 from dbanon.errors import UnsupportedType
 
 
 def storable_rows(
     attributes: Sequence[Attribute],
-    rows: Iterable[tuple[Any, ...]],
-    to_storable: Callable[[Any], Any],
+    rows: Iterable[SqlRow],
+    to_storable: Callable[[object], object],
     first_value_index: int = 2,
-) -> Iterator[tuple[Any, ...]]:
+) -> Iterator[SqlRow]:
     """Convert the values of rows to values that a database can store.
 
     A row begins with its class and its position in the release; then follow the retained values.
@@ -40,7 +40,9 @@ def storable_rows(
             raise
 
 
-def _require_storable(attribute: Attribute, value: Any, to_storable: Callable[[Any], Any]) -> None:
+def _require_storable(
+    attribute: Attribute, value: object, to_storable: Callable[[object], object]
+) -> None:
     try:
         to_storable(value)
     except UnsupportedType as error:

@@ -6,15 +6,15 @@ A ``draft`` is a ``PreparedRelease``: a release that is computed but not written
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.microdata import find_records
 from dbanon.data.schema import Attribute, Kind
+from dbanon.data.types import SqlRow
 from dbanon.job.pseudonym import pseudonym_attribute
-from dbanon.sessions.base import random_order
+from dbanon.sessions.base import ReleasedBatch, random_order
 from dbanon.sessions.session import Session
 from dbanon.stores.ports import PreparedRelease, Progress, Source
 
@@ -41,7 +41,7 @@ def read_copied_rows(
     source: Source,
     attributes: Sequence[Attribute],
     progress: Progress,
-) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], Sequence[tuple[Any, ...]]]]:
+) -> Iterator[ReleasedBatch]:
     """Yield batches of released rows: their classes, random positions, and retained values.
 
     Classes and positions are int32 (n_rows,). Person identifiers are never copied: if the job has
@@ -71,8 +71,8 @@ def read_copied_rows(
         person_numbers = person_order[microdata.entities].astype(np.int32)
 
     def append_person_numbers(
-        records: NDArray[np.int64], rows: Sequence[tuple[Any, ...]]
-    ) -> Sequence[tuple[Any, ...]]:
+        records: NDArray[np.int64], rows: Sequence[SqlRow]
+    ) -> Sequence[SqlRow]:
         if person_numbers is None:
             return rows
         row_numbers = person_numbers[records].tolist()
@@ -104,7 +104,7 @@ def read_copied_rows(
 
 def _rows_with_pseudonyms(
     draft: PreparedRelease, source: Source, names: Sequence[str]
-) -> Iterator[tuple[NDArray[np.int64], Sequence[tuple[Any, ...]]]]:
+) -> Iterator[tuple[NDArray[np.int64], Sequence[SqlRow]]]:
     """Yield the batches of ``Source.read_retained_rows``, with pseudonyms for identifiers."""
     batches = source.read_retained_rows(draft.relation, names, draft.job.chunk_rows)
     pseudonym_key = draft.pseudonym_key

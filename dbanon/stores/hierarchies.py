@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute, Kind
@@ -305,12 +304,14 @@ def _path_edges(rows: Sequence[Sequence[str | None]], pulse: Pulse) -> list[Edge
     return edges
 
 
-def _code_point_key(row: Sequence[str | None]) -> Any:
+def _code_point_key(row: Sequence[str | None]) -> list[tuple[str, bool]]:
     """The key to sort rows by the code points of their texts; NULL follows the empty text."""
     return [("" if text is None else text, text is None) for text in row]
 
 
-def _position_key(position: str | None, row: Sequence[str | None]) -> Any:
+def _position_key(
+    position: str | None, row: Sequence[str | None]
+) -> tuple[bool, int, list[tuple[str, bool]]]:
     """The key to sort rows by position, then by their texts; rows without position come last."""
     return (position is None, int(position or 0), _code_point_key(row))
 

@@ -58,6 +58,7 @@ _DEFERRED_SIGNALS = (*_END_SIGNALS, signal.SIGALRM)
 
 # The arguments of a signal handler: the number of the signal, and the interrupted frame.
 _DeferredSignal = tuple[int, FrameType | None]
+_Handler = Callable[[int, FrameType | None], object]
 
 
 class Alarm:
@@ -89,7 +90,7 @@ def defer_signals() -> Iterator[None]:
     KeyboardInterrupt : a signal was deferred. A handler may raise another exception instead.
     """
     deferred_signals: list[_DeferredSignal] = []
-    handlers: dict[int, Any] = {}
+    handlers: dict[int, _Handler] = {}
     _record_signals(deferred_signals, handlers)
     try:
         yield
@@ -114,7 +115,7 @@ def interruptible_until_commit() -> Iterator[Callable[[], None]]:
         the release. A handler may raise another exception instead.
     """
     deferred_signals: list[_DeferredSignal] = []
-    handlers: dict[int, Any] = {}
+    handlers: dict[int, _Handler] = {}
 
     def before_commit() -> None:
         _record_signals(deferred_signals, handlers)
@@ -162,20 +163,21 @@ def interruptible() -> Iterator[None]:
     def interrupt(signal_number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    handlers: dict[int, Any] = {}
+    handlers: dict[int, _Handler] = {}
     if threading.current_thread() is threading.main_thread():
         for signal_number in _END_SIGNALS:
             handler = signal.getsignal(signal_number)
             # SIG_DFL and SIG_IGN, which are integers, have no handler in Python.
             if callable(handler) and not isinstance(handler, int):
-                handlers[signal_number] = signal.signal(signal_number, interrupt)
+                signal.signal(signal_number, interrupt)
+                handlers[signal_number] = handler
     try:
         yield
     finally:
         _restore_handlers(handlers)
 
 
-def _record_signals(deferred_signals: list[_DeferredSignal], handlers: dict[int, Any]) -> None:
+def _record_signals(deferred_signals: list[_DeferredSignal], handlers: dict[int, _Handler]) -> None:
     """From now on, append signals to ``deferred_signals`` instead of handling them.
 
     The former handlers are saved in ``handlers``, by number of the signal.
@@ -189,16 +191,17 @@ def _record_signals(deferred_signals: list[_DeferredSignal], handlers: dict[int,
             handler = signal.getsignal(signal_number)
             # SIG_DFL and SIG_IGN, which are integers, have no handler in Python.
             if callable(handler) and not isinstance(handler, int):
-                handlers[signal_number] = signal.signal(signal_number, record_signal)
+                signal.signal(signal_number, record_signal)
+                handlers[signal_number] = handler
 
 
-def _handle_signals(deferred_signals: list[_DeferredSignal], handlers: dict[int, Any]) -> None:
+def _handle_signals(deferred_signals: list[_DeferredSignal], handlers: dict[int, _Handler]) -> None:
     """Call the handler of each deferred signal."""
     for signal_number, frame in deferred_signals:
         handlers[signal_number](signal_number, frame)
 
 
-def _restore_handlers(handlers: dict[int, Any]) -> None:
+def _restore_handlers(handlers: dict[int, _Handler]) -> None:
     """Restore the handlers, by number of the signal."""
     for signal_number, handler in handlers.items():
         signal.signal(signal_number, handler)

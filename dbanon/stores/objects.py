@@ -65,7 +65,7 @@ def is_object(url: str) -> bool:
     return bool(separator) and scheme in SCHEMES
 
 
-def _is_folder_marker(name: str, info: Mapping[str, Any]) -> bool:
+def _is_folder_marker(name: str, info: Mapping[str, object]) -> bool:
     """Whether an object is empty and only marks a folder for consoles or Hadoop."""
     return not info.get("size") and name.endswith(("/", "_$folder$"))
 

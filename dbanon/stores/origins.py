@@ -8,7 +8,7 @@ state of the source.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol
@@ -67,7 +67,9 @@ class Origin(Protocol):
     def url(self) -> str:
         """The URL of the source, without secrets."""
 
-    def open_stream(self, table: str, names: Sequence[str], chunk_rows: int) -> Any:
+    def open_stream(
+        self, table: str, names: Sequence[str], chunk_rows: int
+    ) -> AbstractContextManager[RowStream]:
         """Return a context manager that yields a ``RowStream``.
 
         Parameters
@@ -120,7 +122,7 @@ def require_columns(names: Sequence[str], columns: Sequence[str]) -> None:
             )
 
 
-def value_type_error(name: str, arrow_type: Any) -> UnsupportedType:
+def value_type_error(name: str, arrow_type: object) -> UnsupportedType:
     """The error for a column with a value that its Arrow type cannot hold."""
     return UnsupportedType(
         f'Column "{name}" has a value that is not of its type, {arrow_type}.',
@@ -188,9 +190,9 @@ class AdbcOrigin:
 class StreamOrigin:
     """The caller's Arrow stream or iterable of data frames; it can be read only once."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: object) -> None:
         # None after it has been read.
-        self._stream: Any = stream
+        self._stream: object = stream
 
     @property
     def url(self) -> str:
@@ -312,7 +314,7 @@ def _cast_column(batch: pa.RecordBatch, name: str, arrow_type: pa.DataType) -> p
 # -- choosing an origin ---------------------------------------------------------------------------
 
 
-def find_stream_origin(database: Any) -> Origin | None:
+def find_stream_origin(database: object) -> Origin | None:
     """Return the origin for an ADBC connection, stream or iterable of frames; None for others."""
     if hasattr(database, "adbc_get_table_schema"):
         return AdbcOrigin(database)

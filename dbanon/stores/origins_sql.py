@@ -27,7 +27,7 @@ from dbanon.stores.origins import (
 )
 
 if TYPE_CHECKING:
-    from sqlalchemy import Column, Connection, Engine
+    from sqlalchemy import Column, Connection, Engine, Executable, Table
 
 # Isolation levels in order of preference; SNAPSHOT comes first because it blocks no writers.
 _PREFERRED_LEVELS = ("SNAPSHOT", "REPEATABLE READ", "SERIALIZABLE")
@@ -81,7 +81,7 @@ class SqlOrigin:
             with translate_failures("The connection to the source could not be closed."):
                 connection.close()
 
-    def _reflect(self, connection: Connection, table: str) -> Any:
+    def _reflect(self, connection: Connection, table: str) -> Table:
         """Look up a table or view with its columns; raises TableNotFound."""
         from sqlalchemy import MetaData, Table
         from sqlalchemy.exc import NoSuchTableError
@@ -104,7 +104,9 @@ class SqlOrigin:
                 ),
             ) from None
 
-    def _count_in_snapshot(self, connection: Connection, count_query: Any) -> tuple[int, str]:
+    def _count_in_snapshot(
+        self, connection: Connection, count_query: Executable
+    ) -> tuple[int, str]:
         """Count the rows in a transaction, with a snapshot if the dialect supports one.
 
         Returns the number of rows, and the text for ``RowStream.consistency``.
@@ -143,7 +145,7 @@ class SqlOrigin:
     def _batches(
         self,
         connection: Connection,
-        selection: Any,
+        selection: Executable,
         column_types: Mapping[str, tuple[pa.DataType, bool]],
         chunk_rows: int,
     ) -> Iterator[pa.RecordBatch]:
@@ -172,7 +174,7 @@ class SqlOrigin:
                 yield pa.record_batch(arrays, names=list(column_types))
 
 
-def _arrow_type_of(column: Column[Any]) -> tuple[pa.DataType, bool]:
+def _arrow_type_of(column: Column[object]) -> tuple[pa.DataType, bool]:
     """The Arrow type of a column, and whether it is text that holds numbers.
 
     Numbers are read as text if their digits may not fit a decimal.
@@ -203,7 +205,7 @@ def _arrow_type_of(column: Column[Any]) -> tuple[pa.DataType, bool]:
     )
 
 
-def _to_arrow_array(name: str, arrow_type: pa.DataType, values: list[Any]) -> pa.Array:
+def _to_arrow_array(name: str, arrow_type: pa.DataType, values: list[object]) -> pa.Array:
     """Convert values to an Arrow array; raises UnsupportedType."""
     try:
         if pa.types.is_string(arrow_type):
@@ -213,7 +215,7 @@ def _to_arrow_array(name: str, arrow_type: pa.DataType, values: list[Any]) -> pa
         raise value_type_error(name, arrow_type) from None
 
 
-def _to_text(value: Any) -> str | None:
+def _to_text(value: object) -> str | None:
     """Convert a value to text; decimals are written without an exponent."""
     if value is None or isinstance(value, str):
         return value

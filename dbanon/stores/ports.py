@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
+from dbanon.data.types import JsonMapping, JsonObject, SqlRow
 from dbanon.hierarchy.edges import Pulse
 from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
@@ -67,7 +68,7 @@ class PreparedRelease:
     microdata: Microdata
     release: Release
     fingerprint: str | None = None
-    source_state: Mapping[str, Any] = field(default_factory=dict)
+    source_state: JsonMapping = field(default_factory=dict)
     pseudonym_key: PseudonymKey | None = None
     source_counts: Mapping[str, int] = field(default_factory=dict)
 
@@ -82,7 +83,7 @@ class PreparedRelease:
         return Originals(self.microdata, self.release.partition, self.release.columns)
 
 
-def build_request(draft: PreparedRelease) -> dict[str, Any]:
+def build_request(draft: PreparedRelease) -> JsonObject:
     """Build the request to record with a release, with the resolved name of its source."""
     job = replace(draft.job, table=str(draft.relation.name))
     return request.build_request(job, draft.source_state)
@@ -121,7 +122,7 @@ class Source(Protocol):
     """The relation that a run reads, in one snapshot of the data."""
 
     @property
-    def copied_rows_summary(self) -> Mapping[str, Any]:
+    def copied_rows_summary(self) -> Mapping[str, object]:
         """How many rows were copied from another system into this process, and how.
 
         Empty if the source is read directly.
@@ -149,7 +150,7 @@ class Source(Protocol):
         KeyRequired, InsufficientRights, UnsupportedType : the rows cannot be read or addressed.
         """
 
-    def describe_state(self, relation: Relation) -> Mapping[str, Any]:
+    def describe_state(self, relation: Relation) -> JsonMapping:
         """Return column types and write counters, if available, of the relation.
 
         A later run compares them to recognize an unchanged source. Call this before reading.
@@ -255,7 +256,7 @@ class Source(Protocol):
 
     def read_retained_rows(
         self, relation: Relation, names: Sequence[str], chunk_rows: int
-    ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
+    ) -> Iterator[tuple[NDArray[np.int64], list[SqlRow]]]:
         """Yield batches: row keys, int64 (n_rows, n_key_columns), and rows of these columns."""
 
     def has_padding(self, attribute: Attribute) -> bool:
@@ -307,7 +308,7 @@ class Target(Protocol[W]):
         """
 
     def find_earlier_releases(
-        self, source: Source, relation: Relation, source_state: Mapping[str, Any]
+        self, source: Source, relation: Relation, source_state: JsonMapping
     ) -> SourceHistory:
         """Find the earlier releases of a relation in the ledger of this target.
 

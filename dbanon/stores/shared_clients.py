@@ -9,7 +9,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
+
+# The type of a client, which has a method ``close``.
+_ClientT = TypeVar("_ClientT")
 
 _lock = threading.Lock()
 _n_open_blocks = 0
@@ -37,7 +40,7 @@ def keep_clients_open() -> Iterator[None]:
             _close(client)
 
 
-def shared_client(key: Hashable, open_client: Callable[[], Any]) -> Any:
+def shared_client(key: Hashable, open_client: Callable[[], _ClientT]) -> _ClientT:
     """Return the open client of this key; call this only in a block of ``keep_clients_open``.
 
     Parameters
@@ -47,7 +50,7 @@ def shared_client(key: Hashable, open_client: Callable[[], Any]) -> Any:
     """
     assert _n_open_blocks, "shared_client must be called in a block of keep_clients_open"
     with _lock:
-        client = _clients.get(key)
+        client: _ClientT | None = _clients.get(key)
     if client is not None:
         return client
     new_client = open_client()

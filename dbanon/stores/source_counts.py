@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -452,7 +451,7 @@ class _Stratum:
 
     size: int
     n_rows: int
-    key: tuple[Any, ...]
+    key: tuple[object, ...]
     is_null: tuple[bool, ...]
 
 
@@ -476,7 +475,7 @@ def _merge_rare_patterns(strata: list[_Stratum], k: int) -> list[_Stratum]:
 
     Strata with a pattern that is to be withheld stay separate.
     """
-    merged_strata: dict[tuple[Any, ...], _Stratum] = {}
+    merged_strata: dict[tuple[object, ...], _Stratum] = {}
     for key in dict.fromkeys(stratum.key for stratum in strata):
         strata_of_key = [stratum for stratum in strata if stratum.key == key]
         sizes = np.array([stratum.size for stratum in strata_of_key], np.int64)

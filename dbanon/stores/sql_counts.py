@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dbanon.data.counts import ClassValueCounts, CountRequests, Recount
 from dbanon.data.microdata import CodedColumn
 from dbanon.data.schema import Attribute
+from dbanon.data.types import SqlRow
 from dbanon.errors import RecountFailed
 from dbanon.sessions import recount_statements
 from dbanon.sessions.base import Relation
@@ -206,7 +207,7 @@ def to_class_value_counts(
     session: Session,
     written_relation: RelationName,
     attribute: Attribute | None,
-    rows: Sequence[Sequence[Any]],
+    rows: Sequence[SqlRow],
 ) -> ClassValueCounts:
     """Convert result rows of class number, value, row count and, if counted, person count.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from dbanon.data.microdata import CodedColumn, ColumnRoles, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.pieces import Disk
 from dbanon.data.schema import Attribute, Kind
+from dbanon.data.types import JsonMapping, SqlRow
 from dbanon.errors import (
     DatabaseFailure,
     DbanonError,
@@ -65,7 +65,7 @@ class SqlSource:
     disk: Disk | None = None
 
     @property
-    def copied_rows_summary(self) -> Mapping[str, Any]:
+    def copied_rows_summary(self) -> Mapping[str, object]:
         """How many rows were copied from another system, and how; empty if none were."""
         return self.session.copied_rows_summary
 
@@ -191,7 +191,7 @@ class SqlSource:
         self.session.dialect.require_names_allowed_in_views(filtered.columns)
         return replace(relation, selected_rows=filtered)
 
-    def describe_state(self, relation: Relation) -> Mapping[str, Any]:
+    def describe_state(self, relation: Relation) -> JsonMapping:
         """Return the column types, and the database's write counters of the relation."""
         types = {a.name: a.sql_type for a in relation.schema.attributes}
         return {"types": types, **self.session.catalog.summarize_table_state(relation.name)}
@@ -359,7 +359,7 @@ class SqlSource:
 
     def read_retained_rows(
         self, relation: Relation, names: Sequence[str], chunk_rows: int
-    ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
+    ) -> Iterator[tuple[NDArray[np.int64], list[SqlRow]]]:
         """Yield row keys and rows in batches; see ``ports.Source``."""
         return self.session.read_rows(relation, names, chunk_rows)
 

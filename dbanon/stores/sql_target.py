@@ -10,6 +10,7 @@ from typing import Any
 from dbanon.data.counts import CountRequests, Counts, JointHistories, Recount
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute
+from dbanon.data.types import JsonMapping
 from dbanon.errors import InvalidParameter, OutputExists, SourceChanged
 from dbanon.job.job import Job, SourceRequest
 from dbanon.job.private import PrivateJob
@@ -77,7 +78,7 @@ class SqlTarget:
         return plan_output(self.session, name, kind, job.if_exists, release_id, strict=strict)
 
     def find_earlier_releases(
-        self, source: Source, relation: Relation, source_state: Mapping[str, Any]
+        self, source: Source, relation: Relation, source_state: JsonMapping
     ) -> SourceHistory:
         """Find the earlier releases of a relation in the ledger.
 
@@ -487,7 +488,7 @@ class SqlTarget:
         is_source_elsewhere = staged_release.is_copied or is_source_file
         # A release can only be refreshed if its source is in this database.
         request = None if is_source_elsewhere else build_request(draft)
-        identity: dict[str, Any] = {"person_salt": staged_release.salt}
+        identity: dict[str, object] = {"person_salt": staged_release.salt}
         if not is_source_elsewhere and (
             table := self.session.catalog.find_existing(draft.relation.name)
         ):
@@ -523,8 +524,8 @@ def publish_table(
     source_attributes: Sequence[Attribute],
     released_columns: Sequence[tuple[str, str]],
     run: entries.Run,
-    request: Mapping[str, Any] | None = None,
-    identity: Mapping[str, Any] | None = None,
+    request: JsonMapping | None = None,
+    identity: Mapping[str, object] | None = None,
     internal: OperatorFigures | None = None,
 ) -> str:
     """Publish the written table and record it in the ledger; returns the recorded time.

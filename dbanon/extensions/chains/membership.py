@@ -298,7 +298,7 @@ class ChainState:
         if self.chain.definition is None:
             return {}
         self.decide_cell_states(sealed_cells, groups_may_leave)
-        counts = dict(
+        counts: dict[str, int] = dict(
             self.session.rows(
                 f"SELECT state, count(*) FROM {quote(NEXT_CELL_STATES)} GROUP BY state"
             )
@@ -466,7 +466,7 @@ class ChainState:
     @property
     def n_cells_by_state(self) -> dict[str, int]:
         """The number of cells in each state after this release."""
-        counts = dict(
+        counts: dict[str, int] = dict(
             self.session.rows(
                 f"SELECT state, count(*) FROM {self.ledger_table('chain_cell')}"
                 f" WHERE {self.chain_condition} GROUP BY state"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -27,6 +27,13 @@ from dbanon.extensions.lakes.catalog import import_iceberg
 from dbanon.sessions.thread_connections import thread_connections
 from dbanon.stores.objects import translate_client_errors
 
+if TYPE_CHECKING:
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import CreateTableTransaction, Table, Transaction
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.types import IcebergType, NestedField
+
 # Key of the Parquet metadata of a column, with the column's field id.
 _FIELD_ID = b"PARQUET:field_id"
 # Table property with the number of times that pyiceberg retries a commit.
@@ -35,17 +42,18 @@ _RETRIES_PROPERTY = "commit.retry.num-retries"
 _CHECK_SECONDS = 5.0
 
 
-def data_files(table: Any) -> set[str]:
+def data_files(table: Table | None) -> set[str]:
     """Return the locations of all files that any snapshot refers to.
 
     Parameters
     ----------
     table : the table; None if it does not exist.
     """
-    snapshots = [] if table is None else table.metadata.snapshots
+    if table is None:
+        return set()
     manifests = {
         manifest.manifest_path: manifest
-        for snapshot in snapshots
+        for snapshot in table.metadata.snapshots
         for manifest in snapshot.manifests(table.io)
     }
     return {
@@ -55,7 +63,9 @@ def data_files(table: Any) -> set[str]:
     }
 
 
-def new_location(table: object, name: str, begin_creation: Callable[..., Any]) -> str:
+def new_location(
+    table: object, name: str, begin_creation: Callable[..., CreateTableTransaction]
+) -> str:
     """Return the location of a table that does not exist yet; it is the same in every run.
 
     Parameters
@@ -97,7 +107,7 @@ def new_location(table: object, name: str, begin_creation: Callable[..., Any]) -
     )
 
 
-def add_field_ids(table: Any, schema: pa.Schema) -> pa.Schema:
+def add_field_ids(table: Table | None, schema: pa.Schema) -> pa.Schema:
     """Add field ids to the columns of a file.
 
     The ids are those that ``begin_replacement``, or the creation of the table, will assign to the
@@ -109,7 +119,7 @@ def add_field_ids(table: Any, schema: pa.Schema) -> pa.Schema:
     schema : the columns of the file.
     """
     field_types = _iceberg_types(schema)
-    fields: dict[str, Any] = {}
+    fields: dict[str, NestedField] = {}
     last_id = 0
     if table is not None:
         fields, last_id = _fields_by_name(table.metadata), table.metadata.last_column_id
@@ -125,7 +135,7 @@ def add_field_ids(table: Any, schema: pa.Schema) -> pa.Schema:
     return pa.schema(columns)
 
 
-def begin_replacement(table: Any, schema: pa.Schema) -> Any:
+def begin_replacement(table: Table, schema: pa.Schema) -> Transaction:
     """Begin a transaction that gives a table exactly the columns of a release."""
     # Do not retry: a retry would overwrite what another run has committed in the meantime.
     properties = {**table.metadata.properties, _RETRIES_PROPERTY: "0"}
@@ -135,7 +145,7 @@ def begin_replacement(table: Any, schema: pa.Schema) -> Any:
     return transaction
 
 
-def has_matching_field_ids(transaction: Any, schema: pa.Schema) -> bool:
+def has_matching_field_ids(transaction: Transaction, schema: pa.Schema) -> bool:
     """Return True if a file with this schema has the field ids of the table in a transaction.
 
     If another run has changed the table's columns in the meantime, the ids differ, and readers of
@@ -148,7 +158,9 @@ def has_matching_field_ids(transaction: Any, schema: pa.Schema) -> bool:
     return file_ids == {name: field.field_id for name, field in fields.items()}
 
 
-def replace_data_file(io: Any, transaction: Any, location: str, previous_file: Any) -> None:
+def replace_data_file(
+    io: FileIO, transaction: Transaction, location: str, previous_file: DataFile | None
+) -> None:
     """Add a snapshot with one data file, which replaces the previous file, if any.
 
     Parameters
@@ -207,11 +219,11 @@ def commit_conflict(table: object) -> OutputBusy:
     )
 
 
-def _fields_by_name(metadata: Any) -> dict[str, Any]:
+def _fields_by_name(metadata: TableMetadata) -> dict[str, NestedField]:
     return {field.name: field for field in metadata.schema().fields}
 
 
-def _iceberg_types(schema: pa.Schema) -> dict[str, Any]:
+def _iceberg_types(schema: pa.Schema) -> dict[str, IcebergType]:
     """Return the Iceberg type of each column."""
     module = import_iceberg("table.name_mapping")
     # The conversion needs field ids, which do not matter here: number the columns from 1.
@@ -222,7 +234,7 @@ def _iceberg_types(schema: pa.Schema) -> dict[str, Any]:
     return {field.name: field.field_type for field in iceberg_schema.fields}
 
 
-def _change_columns(transaction: Any, schema: pa.Schema) -> None:
+def _change_columns(transaction: Transaction, schema: pa.Schema) -> None:
     """Give a table the columns of a schema.
 
     Columns whose type differs are dropped and added again.

@@ -22,7 +22,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass as mutable_dataclass
 from dataclasses import field
 from shutil import copyfileobj
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 from pyarrow import fs, parquet
@@ -32,11 +32,18 @@ from dbanon.errors import InvalidParameter, OutputExists
 from dbanon.extensions.lakes import commits
 from dbanon.extensions.lakes.catalog import ICEBERG, get_catalog, import_iceberg
 from dbanon.sessions.names import RelationName, parse_relation
-from dbanon.stores.exports.destinations import TableDestination
+from dbanon.stores.exports.destinations import FileStatus, TableDestination
 from dbanon.stores.exports.problems import unknown_outcome
 from dbanon.stores.objects import ObjectStat, translate_client_errors
 from dbanon.stores.scratch import ABANDONED_AFTER_SECONDS
 from dbanon.stores.shared_clients import keep_clients_open
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import CreateTableTransaction, Table, Transaction
 
 # Names of data files. The tag identifies the output and its database; the number is that of the
 # export among those of the job.
@@ -102,7 +109,7 @@ class IcebergTable:
         return ObjectStat(0, str(table.metadata_location), stat.S_IFREG)
 
     @keep_clients_open()
-    def count_older_versions(self, planned_status: ObjectStat | None) -> int:
+    def count_older_versions(self, planned_status: FileStatus) -> int:
         """Count, for the report, the snapshots that stay readable after the next commit.
 
         Parameters
@@ -199,7 +206,7 @@ class IcebergTable:
         return leftovers
 
     @keep_clients_open()
-    def commit(self, file: TableFile, *, replaceable_status: Any) -> None:
+    def commit(self, file: TableFile, *, replaceable_status: FileStatus) -> None:
         """Replace the table's rows by those of a file, unless the file was already published.
 
         Parameters
@@ -234,7 +241,7 @@ class IcebergTable:
             if table is None:
                 # ``_data_directory`` has appended "/data" to the location of the table.
                 table_location, _, _ = file.location.rpartition("/data/")
-                transaction = self._begin_creation(schema, table_location)
+                transaction: Transaction = self._begin_creation(schema, table_location)
             else:
                 transaction = commits.begin_replacement(table, schema)
             has_matching_ids = commits.has_matching_field_ids(transaction, schema)
@@ -246,7 +253,7 @@ class IcebergTable:
             commits.replace_data_file(io, transaction, file.location, previous_file)
         self._commit_transaction(transaction, file)
 
-    def _commit_transaction(self, transaction: Any, file: TableFile) -> None:
+    def _commit_transaction(self, transaction: Transaction, file: TableFile) -> None:
         """Commit a transaction; if that raises an error, find out whether it was committed."""
         exceptions = import_iceberg("exceptions")
         error: BaseException | None = None
@@ -277,7 +284,7 @@ class IcebergTable:
         """Return True if a snapshot refers to the file."""
         return file.location in commits.data_files(self._load_table())
 
-    def _holds_release(self, table: Any) -> bool:
+    def _holds_release(self, table: Table) -> bool:
         """Return True if the table has a single file, and its metadata are those of a release."""
         try:
             with TableFile(self, self._only_file(table).file_path).open() as stream:
@@ -285,7 +292,7 @@ class IcebergTable:
         except (OSError, ValueError):
             return False
 
-    def _only_file(self, table: Any) -> Any:
+    def _only_file(self, table: Table) -> DataFile:
         """Return the data file of the current snapshot; raises OSError unless there is one."""
         with translate_client_errors():
             tasks = list(table.scan().plan_files())
@@ -295,7 +302,7 @@ class IcebergTable:
             raise OSError(errno.EIO, "the table does not have exactly one file, as a release has")
         return tasks[0].file
 
-    def _load_table(self) -> Any:
+    def _load_table(self) -> Table | None:
         """Load the table from its catalog; None if it does not exist."""
         not_found = import_iceberg("exceptions").NoSuchTableError
         with translate_client_errors():
@@ -304,7 +311,7 @@ class IcebergTable:
             except not_found:
                 return None
 
-    def _data_directory(self, table: Any) -> str:
+    def _data_directory(self, table: Table | None) -> str:
         """Return the directory of the table's data files, even before the table exists.
 
         Parameters
@@ -317,19 +324,21 @@ class IcebergTable:
             location = table.metadata.location
         return f"{location.rstrip('/')}/data"
 
-    def _begin_creation(self, schema: Any, location: str | None = None) -> Any:
+    def _begin_creation(
+        self, schema: Schema | pa.Schema, location: str | None = None
+    ) -> CreateTableTransaction:
         """Begin a transaction that creates the table."""
         catalog = self._open_catalog()
         return catalog.create_table_transaction(self.identifier, schema, location=location)
 
-    def _file_access(self, table: Any, location: str) -> Any:
+    def _file_access(self, table: Table | None, location: str) -> Any:
         """Return pyiceberg's ``FileIO`` object for a location; ``table`` is None if missing."""
         if table is not None:
             return table.io
         with translate_client_errors():
             return import_iceberg("io").load_file_io(self._open_catalog().properties, location)
 
-    def _open_catalog(self) -> Any:
+    def _open_catalog(self) -> Catalog:
         return get_catalog(self.catalog)
 
 
@@ -446,7 +455,7 @@ class TableFile:
         with suppress(OSError):
             self._delete_pending_marker(self._file_access())
 
-    def _delete_pending_marker(self, io: Any) -> None:
+    def _delete_pending_marker(self, io: FileIO) -> None:
         with suppress(OSError), translate_client_errors():
             io.delete(f"{self.location}{_PENDING_SUFFIX}")
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from dbanon.data.files import REFUSE, open_regular_file
@@ -26,6 +27,9 @@ from dbanon.stores.origins import (
     translate_failures,
 )
 from dbanon.stores.shared_clients import keep_clients_open
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 # The scheme of URLs of Delta tables.
 DELTA = "delta:"
@@ -91,7 +95,7 @@ class DeltaOrigin:
 
         yield RowStream(columns, batches, consistency, n_rows=n_rows, recount=recount)
 
-    def _require_own_files(self, table: Any) -> None:
+    def _require_own_files(self, table: DeltaTable) -> None:
         """Check that the files in the table's log are the table's own.
 
         An account that can write the log could otherwise make a run read any file. Files in an
@@ -177,7 +181,7 @@ def open_iceberg_origin(catalog: str, foreign_files: str) -> IcebergOrigin:
     return IcebergOrigin(catalog)
 
 
-def _import_delta() -> Any:
+def _import_delta() -> ModuleType:
     """Import deltalake; raises MissingDependency."""
     try:
         import deltalake

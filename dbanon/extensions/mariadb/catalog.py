@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from dbanon.data.schema import Schema
+from dbanon.data.types import SqlRow
 from dbanon.errors import (
     EngineUnsuitable,
     InsufficientRights,
@@ -95,7 +95,7 @@ class MariadbCatalog(Catalog):
             return ExistingRelation("view", mark=None)
         return ExistingRelation("table", mark=comment or None)
 
-    def _look_up(self, name: RelationName) -> list[tuple[Any, ...]]:
+    def _look_up(self, name: RelationName) -> list[SqlRow]:
         """Return type, engine and comment of a relation, as a single row; none if it is missing.
 
         Names are compared by their bytes, even if the server ignores case.

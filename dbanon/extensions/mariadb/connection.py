@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pymysql.cursors import SSCursor
+from pymysql.cursors import Cursor, SSCursor
 
+from dbanon.data.types import SqlRow
 from dbanon.extensions.mariadb.dialect import MariadbDialect, to_mariadb
 from dbanon.extensions.mariadb.errors import translate_errors
 from dbanon.sessions.base import OnSql
@@ -26,19 +27,19 @@ class MariadbConnection(Connection):
     """
 
     def __init__(
-        self, driver: pymysql.connections.Connection[Any], on_sql: OnSql | None = None
+        self, driver: pymysql.connections.Connection[Cursor], on_sql: OnSql | None = None
     ) -> None:
         super().__init__(MariadbDialect(), on_sql)
         self.driver = driver
 
-    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+    def run(self, sql: str, parameters: Sequence[object] = ()) -> None:
         if sql.startswith('DROP TABLE "') and '"."' not in sql:
             # A name without a schema is a temporary table. Without TEMPORARY, the statement would
             # commit the transaction.
             sql = sql.replace("DROP TABLE", "DROP TEMPORARY TABLE", 1)
         self.rows(sql, parameters)
 
-    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[SqlRow]:
         self.report(sql)
         with translate_errors(), closing(self.driver.cursor()) as cursor:
             cursor.execute(
@@ -46,7 +47,7 @@ class MariadbConnection(Connection):
             )
             return list(cursor.fetchall())
 
-    def fetch_chunks(self, sql: str, chunk_rows: int) -> Iterator[list[tuple[Any, ...]]]:
+    def fetch_chunks(self, sql: str, chunk_rows: int) -> Iterator[list[SqlRow]]:
         """Yield the rows of a query in chunks, without loading all of them into memory."""
         self.report(sql)
         with translate_errors(), closing(self.driver.cursor(SSCursor)) as cursor:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray, AnyDtype
 from dbanon.data.chunks import Chunk, chunk_from_columns
 from dbanon.data.schema import Attribute, Kind
 from dbanon.data.words import json_text
@@ -28,6 +30,9 @@ from dbanon.sessions.base import (
 )
 from dbanon.sessions.dialect import Dialect
 from dbanon.sessions.names import RelationName, quote
+
+# A value as the driver sends it.
+MariadbValue: TypeAlias = int | float | str | bytes | Decimal | None
 
 # Compares texts by bytes, without padding the shorter one with spaces.
 COLLATION = "utf8mb4_nopad_bin"
@@ -223,7 +228,7 @@ def unpack_rows(packed: bytes, attributes: Sequence[Attribute]) -> Chunk:
     return chunk_from_columns(keys, values, None if is_valid.all() else is_valid, attributes)
 
 
-def pack_arrays(arrays: Sequence[NDArray[Any]]) -> NDArray[np.uint8]:
+def pack_arrays(arrays: Sequence[AnyArray]) -> NDArray[np.uint8]:
     """Pack arrays of int64 and float64, (n,) each, into uint8 (n, 8 * number of arrays).
 
     The server reads the values with ``unpack_value``.
@@ -237,7 +242,7 @@ def pack_arrays(arrays: Sequence[NDArray[Any]]) -> NDArray[np.uint8]:
     return rows
 
 
-def unpack_value(position: int, dtype: np.dtype[Any], n_arrays: int) -> str:
+def unpack_value(position: int, dtype: AnyDtype, n_arrays: int) -> str:
     """SQL that reads a value from ``packet``, the bytes that ``pack_arrays`` produced.
 
     It reads the row whose index from 0 is the SQL column ``row_index``.
@@ -264,13 +269,13 @@ DOUBLE_FORMAT_PROBE = (
 )
 
 
-def staged_values(column: ReleasedColumn) -> tuple[str, Any]:
+def staged_values(column: ReleasedColumn) -> tuple[str, Sequence[object] | AnyArray]:
     """Return the SQL type and the values, one per class, of a staging column; None means NULL.
 
     Columns of 64-bit numbers without NULL remain arrays, which are then sent as bytes.
     """
     kind, values = column.attribute.kind, column.values
-    stored: Any
+    stored: Sequence[object] | AnyArray
     if kind in (Kind.DATE, Kind.TIMESTAMP):
         # The first year of MariaDB's dates is 1.
         require_years(column, first_year=1, database="MariaDB")
@@ -300,15 +305,16 @@ def staged_values(column: ReleasedColumn) -> tuple[str, Any]:
     return sql_type, stored
 
 
-def to_storable(value: Any) -> Any:
+def to_storable(value: object) -> MariadbValue:
     """Convert a value from another database for MariaDB; raises if MariaDB cannot store it."""
     if isinstance(value, (float, Decimal)) and (value != value or value in (_INF, -_INF)):
         raise uncopyable_value_error()
     if value is None or isinstance(value, (bool, int, float, str, bytes, Decimal)):
         return value
-    if hasattr(value, "hour") and hasattr(value, "year"):
-        if value.tzinfo is not None:
-            value = (value - value.utcoffset()).replace(tzinfo=None)
+    if isinstance(value, datetime):
+        offset = value.utcoffset()
+        if offset is not None:
+            value = (value - offset).replace(tzinfo=None)
         return value.isoformat(sep=" ")
     return str(value)
 
@@ -350,7 +356,9 @@ def digest_statement(relation: RelationName, columns: Sequence[Attribute], salt:
     return f"SELECT count(*), {total} FROM {relation.quoted} AS s"
 
 
-def literals(values: Sequence[Any], escape: Callable[[Any], str]) -> tuple[str, Sequence[Any]]:
+def literals(
+    values: Sequence[object], escape: Callable[[object], str]
+) -> tuple[str, Sequence[object]]:
     """Return a ``%`` format for the SQL literals of values, and the values to format with it.
 
     Parameters
@@ -425,7 +433,7 @@ class MariadbDialect(Dialect):
     def declared_type(self, sql_type: str) -> str:
         return declare_type(sql_type)
 
-    def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
+    def texts_query(self, values: Sequence[str]) -> tuple[str, object]:
         text_type = f"LONGTEXT {TEXT_OPTIONS}"
         table = f"JSON_TABLE(?, '$[*]' COLUMNS(value {text_type} PATH '$')) AS t"
         return f"SELECT value FROM {table}", json_text(values)

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.types import SqlRow
 from dbanon.errors import ForeignCode, sql_for_hint
 from dbanon.extensions.mariadb.dialect import quote_account, quote_dotted
 from dbanon.sessions.names import RelationName
@@ -32,7 +32,7 @@ UNION ALL
 SELECT lower(routine_type), routine_schema, routine_name, definer, security_type, routine_definition
 FROM information_schema.routines"""
 
-RunQuery = Callable[[str], list[tuple[Any, ...]]]
+RunQuery = Callable[[str], list[SqlRow]]
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar, TypedDict
 
 from dbanon.errors import LedgerNotTrusted, sql_for_hint
 from dbanon.extensions.mariadb.dialect import TEXT_OPTIONS, quote_dotted
-from dbanon.ledger.tables import INTERNAL_TABLE, LEDGER_SCHEMA, ledger_ddl
+from dbanon.ledger.tables import INTERNAL_TABLE, LEDGER_SCHEMA, LedgerRow, ledger_ddl
 from dbanon.sessions.base import ExistingRelation
 from dbanon.sessions.connection import Connection
 from dbanon.sessions.ledger import Ledger
@@ -20,6 +20,19 @@ PUBLICATION_TABLE = "publication"
 SECRET_TABLE = "lock_secret"
 
 
+class UnpublishedEntry(TypedDict):
+    """What the ledger will record of a release, as rows by ledger column.
+
+    Parameters
+    ----------
+    columns : a row for each column of the release.
+    """
+
+    row: LedgerRow
+    columns: list[LedgerRow]
+    run: LedgerRow
+
+
 class MariadbLedger(Ledger):
     """The ledger of a MariaDB server.
 
@@ -29,7 +42,6 @@ class MariadbLedger(Ledger):
     insert_encrypted : inserts a key (a UUID) and a text into a table, without showing the text to
         any log.
     keep_entry : keeps the ledger entry of the unpublished release, to be written after publication.
-        The entry has the release (``row``), its ``columns``, and the ``run``.
     """
 
     column_types: ClassVar[Mapping[str, str]] = {
@@ -54,7 +66,7 @@ class MariadbLedger(Ledger):
         *,
         make_database: Callable[[RelationName], None],
         insert_encrypted: Callable[[RelationName, str, str], None],
-        keep_entry: Callable[[dict[str, Any]], None],
+        keep_entry: Callable[[UnpublishedEntry], None],
     ) -> None:
         super().__init__(connection, find_existing)
         self._make_database = make_database
@@ -109,7 +121,10 @@ class MariadbLedger(Ledger):
             )
 
     def record_release_as_owner(
-        self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
+        self,
+        row: Mapping[str, object],
+        columns: Sequence[Mapping[str, object]],
+        run: Mapping[str, object],
     ) -> str | None:
         """Keep the ledger entry in the unpublished release, to be written after publication."""
         # No log may contain the exact figures (loss, evaluation and certificate). So they are not
@@ -118,11 +133,13 @@ class MariadbLedger(Ledger):
         row = {name: value for name, value in row.items() if name != "internal"}
         if exact_figures is not None:
             # If the release is not published, the publication deletes these figures.
-            self._insert_encrypted(self.table(INTERNAL_TABLE), row["release_id"], exact_figures)
+            self._insert_encrypted(
+                self.table(INTERNAL_TABLE), str(row["release_id"]), str(exact_figures)
+            )
         self._keep_entry({"row": dict(row), "columns": [*map(dict, columns)], "run": dict(run)})
         return str(row["created_at"])
 
-    def to_timestamp(self, text: str) -> Any:
+    def to_timestamp(self, text: str) -> str:
         # The ledger stores times as text; see ``column_types``.
         return text
 

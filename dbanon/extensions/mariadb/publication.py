@@ -14,7 +14,6 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from dbanon.errors import (
     DatabaseBusy,
@@ -33,7 +32,7 @@ from dbanon.extensions.mariadb import dialect as mariadb_dialect
 from dbanon.extensions.mariadb.catalog import MariadbCatalog
 from dbanon.extensions.mariadb.dialect import quote_dotted, quote_name
 from dbanon.extensions.mariadb.errors import READ_ONLY_HINT
-from dbanon.extensions.mariadb.ledger import PUBLICATION_TABLE, SECRET_TABLE
+from dbanon.extensions.mariadb.ledger import PUBLICATION_TABLE, SECRET_TABLE, UnpublishedEntry
 from dbanon.ledger import entries
 from dbanon.ledger.tables import INTERNAL_TABLE
 from dbanon.release.words import now
@@ -59,12 +58,11 @@ class UnpublishedRelease:
 
     Parameters
     ----------
-    entry : what the ledger will record: the release (``row``), its ``columns``, and the ``run``;
-        None until the release has been counted.
+    entry : what the ledger will record; None until the release has been counted.
     """
 
     output: Output
-    entry: dict[str, Any] | None = field(default=None, repr=False)
+    entry: UnpublishedEntry | None = field(default=None, repr=False)
 
     @property
     def replaced_name(self) -> RelationName:
@@ -165,7 +163,7 @@ class MariadbPublication(Publication):
             raise OutputExists(f"The output {output.name} already exists.")
         self._session.ledger.require_trusted()
 
-    def keep_entry(self, entry: dict[str, Any]) -> None:
+    def keep_entry(self, entry: UnpublishedEntry) -> None:
         """Keep the ledger entry of the unpublished release."""
         assert self.unpublished_release is not None
         self.unpublished_release.entry = entry
@@ -318,7 +316,7 @@ class MariadbPublication(Publication):
             else:
                 return
 
-    def _record_published(self, release_id: str, entry: dict[str, Any] | None) -> None:
+    def _record_published(self, release_id: str, entry: UnpublishedEntry | None) -> None:
         """Write a published release's ledger entry, and its plan's state, in one transaction."""
         assert entry is not None
         run_fields, row = dict(entry["run"]), dict(entry["row"])

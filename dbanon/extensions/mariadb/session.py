@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.schema import Attribute, Kind
+from dbanon.data.types import SqlRow
 from dbanon.errors import (
     BudgetsNotHere,
     ChainsNotHere,
@@ -43,6 +44,7 @@ from dbanon.sessions.names import RelationName, quote
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
+    from pymysql.cursors import Cursor
 
 # Names of temporary tables: copies of sources (a prefix), and a random sample.
 _COPY_PREFIX = "dbanon_source"
@@ -71,7 +73,7 @@ class MariadbSession(MariadbStaging):
     }
 
     def __init__(
-        self, driver: Connection[Any], on_sql: OnSql | None = None, *, may_copy: bool = True
+        self, driver: Connection[Cursor], on_sql: OnSql | None = None, *, may_copy: bool = True
     ) -> None:
         connection = MariadbConnection(driver, on_sql)
         catalog = MariadbCatalog(connection)
@@ -254,7 +256,7 @@ class MariadbSession(MariadbStaging):
 
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
-    ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
+    ) -> Iterator[tuple[NDArray[np.int64], list[SqlRow]]]:
         # Only copies have row numbers. Output tables are read in storage order, with 0 as the key.
         keys = source.required_locator.expressions if source.copy is not None else ("0",)
         select_list = ", ".join([*keys, *(f"s.{quote(name)}" for name in columns)])

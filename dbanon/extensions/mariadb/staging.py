@@ -16,13 +16,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.padding import PKCS7
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.chunks import Chunk
 from dbanon.data.schema import Attribute
 from dbanon.errors import DatabaseFailure, EngineUnsuitable
@@ -31,10 +32,13 @@ from dbanon.extensions.mariadb.connection import MariadbConnection
 from dbanon.extensions.mariadb.errors import translate_errors
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import Relation, prepend_class_and_position
+from dbanon.sessions.base import Relation, ReleasedBatch, prepend_class_and_position
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.session import Session
 from dbanon.sessions.storable_rows import storable_rows
+
+if TYPE_CHECKING:
+    from pymysql.cursors import Cursor
 
 # The name of the column with the number of each row's class, in the join that writes a release. The
 # column ``mariadb_dialect.ROW_NUMBER`` of the join has the position of each row.
@@ -63,7 +67,7 @@ _UNPACKED_LABELS = ", ".join(
 # max_allowed_packet.
 _PACKET_BYTES = 800_000
 # Batches of rows; each batch is a list of columns, and each column a list of values.
-_ColumnBatches = Iterable[Sequence[Sequence[Any]]]
+_ColumnBatches = Iterable[Sequence[Sequence[object]]]
 
 
 class MariadbStaging(Session):
@@ -113,7 +117,7 @@ class MariadbStaging(Session):
                 if packet is not None:
                     yield mariadb_dialect.unpack_rows(packet, attributes)
 
-    def _fetch_value(self, cursor: Any, sql: str) -> Any:
+    def _fetch_value(self, cursor: Cursor, sql: str) -> Any:
         """Return the single value of a query, without reporting the SQL.
 
         Raises
@@ -126,7 +130,7 @@ class MariadbStaging(Session):
             raise DatabaseFailure("The server truncated a result.")
         return value
 
-    def _execute(self, cursor: Any, sql: str) -> None:
+    def _execute(self, cursor: Cursor, sql: str) -> None:
         """Run a statement without reporting it: it may contain values or keys."""
         with translate_errors():
             cursor.execute(mariadb_dialect.to_mariadb(sql, has_parameters=False))
@@ -176,7 +180,7 @@ class MariadbStaging(Session):
                 raise DatabaseFailure(mariadb_dialect.UNKNOWN_DOUBLE_FORMAT)
 
     def _load_numbers(
-        self, table: str, columns: Sequence[tuple[str, str]], arrays: Sequence[NDArray[Any]]
+        self, table: str, columns: Sequence[tuple[str, str]], arrays: Sequence[AnyArray]
     ) -> None:
         """Create a staging table and fill it with numbers, sent as bytes instead of text.
 
@@ -277,20 +281,19 @@ class MariadbStaging(Session):
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
         column_types = [("class", "INT PRIMARY KEY")]
-        column_values: list[Any] = [np.arange(n_classes, dtype=np.int64)]
+        column_values: list[Sequence[object] | AnyArray] = [np.arange(n_classes, dtype=np.int64)]
         for position, column in enumerate(columns):
             sql_type, values = mariadb_dialect.staged_values(column)
             column_types.append((statements.value_column(position), sql_type))
             column_values.append(values)
-        if all(isinstance(values, np.ndarray) for values in column_values):
-            self._load_numbers(statements.CLASSES, column_types, column_values)
+        arrays = [values for values in column_values if isinstance(values, np.ndarray)]
+        if len(arrays) == len(column_values):
+            self._load_numbers(statements.CLASSES, column_types, arrays)
         else:
             batch = [list(values) for values in column_values]
             self._load(statements.CLASSES, column_types, [batch])
 
-    def load_rows(
-        self, attributes: Sequence[Attribute], batches: Iterable[tuple[Any, ...]]
-    ) -> None:
+    def load_rows(self, attributes: Sequence[Attribute], batches: Iterable[ReleasedBatch]) -> None:
         columns = [("class", "INT"), ("position", "INT")]
         for index, attribute in enumerate(attributes):
             columns.append(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Engine, NullPool, create_engine
 
@@ -28,6 +28,10 @@ from dbanon.sessions.base import LockHolder, OnSql, job_running_error
 from dbanon.sessions.pooled_connections import open_pooled_connection
 from dbanon.sessions.thread_connections import thread_connections
 from dbanon.stores.interrupts import interruptible_until_commit
+
+if TYPE_CHECKING:
+    from pymysql.connections import Connection
+    from pymysql.cursors import Cursor
 
 # Settings that a session relies on, whatever the server's defaults: values are never truncated
 # silently, names are quoted as in standard SQL, times are in UTC, texts are sorted by all their
@@ -57,7 +61,7 @@ class _CancellableConnection:
     connect : opens the second connection that sends the cancel request.
     """
 
-    def __init__(self, connection: Any, connect: Callable[[], Any]) -> None:
+    def __init__(self, connection: Any, connect: Callable[[], Connection[Cursor]]) -> None:
         self._connection, self._connect = connection, connect
 
     def fileno(self) -> int:
@@ -92,13 +96,14 @@ class MariadbStore:
         return redact(self._engine.url.render_as_string(hide_password=True))
 
     @contextmanager
-    def _open_connection(self) -> Iterator[Any]:
+    def _open_connection(self) -> Iterator[Connection[Cursor]]:
         """Open a new connection, and close it at the end, with its settings and staging tables."""
 
-        def connect() -> Any:
+        def connect() -> Connection[Cursor]:
             # SQLAlchemy's connection, and the driver's connection in it.
             pooled = open_pooled_connection(self._engine.raw_connection)
-            driver: Any = pooled.driver_connection
+            driver: Connection[Cursor] | None = pooled.driver_connection
+            assert driver is not None
             # Never return the connection to the caller's pool: its settings are not the pool's.
             pooled.detach()
             return driver

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import duckdb
 import pyarrow as pa
 
+from dbanon.data.types import SqlRow
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.connection import Connection
 from dbanon.sessions.names import RelationName
@@ -36,12 +36,12 @@ class DuckdbConnection(Connection):
         # The result of ``dialect.find_databases``.
         self._databases: tuple[str, frozenset[str]] | None = None
 
-    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+    def run(self, sql: str, parameters: Sequence[object] = ()) -> None:
         self.report(sql)
         with translate_errors():
             self.driver.execute(sql, list(parameters))
 
-    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[SqlRow]:
         self.report(sql)
         with translate_errors():
             return self.driver.execute(sql, list(parameters)).fetchall()

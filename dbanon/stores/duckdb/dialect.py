@@ -16,8 +16,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.chunks import Chunk, chunk_from_columns
 from dbanon.data.schema import Attribute, Kind
+from dbanon.data.types import SqlRow
 from dbanon.errors import UnsupportedType
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
@@ -34,7 +36,9 @@ _ARROW_TYPES = {
 _NUMPY_NAMES = {"double": "float64", "float": "float32", "halffloat": "float16"}
 
 
-def to_arrow(values: NDArray[Any], missing: NDArray[np.bool_] | None = None) -> pa.Array:
+def to_arrow(
+    values: NDArray[np.int32 | np.int64 | np.float64], missing: NDArray[np.bool_] | None = None
+) -> pa.Array:
     """Convert int32, int64 or float64 (n,) to an Arrow array; NULL where ``missing``, bool (n,)."""
     values = np.ascontiguousarray(values)
     arrow_type = _ARROW_TYPES[values.dtype]
@@ -58,7 +62,7 @@ def to_arrow_texts(texts: Iterable[str], missing: NDArray[np.bool_] | None = Non
     return pa.Array.from_buffers(pa.large_string(), len(utf8_texts), buffers)
 
 
-def to_numpy(column: pa.Array) -> NDArray[Any]:
+def to_numpy(column: pa.Array) -> AnyArray:
     """Convert an Arrow array of numbers to NumPy, (n,); values are undefined where NULL."""
     name = str(column.type)
     dtype = np.dtype(_NUMPY_NAMES.get(name, name))
@@ -375,7 +379,7 @@ def default_schema(connection: duckdb.DuckDBPyConnection, name: RelationName) ->
 READ_ONLY_QUERY = "SELECT readonly FROM duckdb_databases() WHERE database_name = current_database()"
 
 
-def has_schema(fetch_rows: Callable[..., list[tuple[Any, ...]]], name: RelationName) -> bool:
+def has_schema(fetch_rows: Callable[..., list[SqlRow]], name: RelationName) -> bool:
     """Whether the schema of a relation exists; ``fetch_rows`` runs a query with parameters."""
     return bool(
         fetch_rows(
@@ -404,7 +408,7 @@ class DuckdbDialect(Dialect):
         # Faster than count(DISTINCT …), which takes 2 ms per column even for few rows.
         return f"coalesce(list_unique(list({value})), 0)"
 
-    def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
+    def texts_query(self, values: Sequence[str]) -> tuple[str, object]:
         return "SELECT unnest(CAST(? AS VARCHAR[]))", list(values)
 
     def bounded_number(self, attribute: Attribute, low: str, high: str) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import duckdb
 
+from dbanon.data.types import SqlRow
 from dbanon.errors import (
     Cancelled,
     DatabaseBusy,
@@ -144,7 +145,7 @@ def _raise_translated(error: duckdb.Error, message: str) -> NoReturn:
 
 
 def source_not_found(
-    fetch_rows: Callable[..., list[tuple[Any, ...]]], name: RelationName, schema: str
+    fetch_rows: Callable[..., list[SqlRow]], name: RelationName, schema: str
 ) -> TableNotFound | SchemaNotFound:
     """Build the error for a source that was not found: it is missing, or temporary.
 

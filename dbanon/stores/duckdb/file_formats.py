@@ -13,11 +13,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date, datetime, time
 from pathlib import PurePosixPath
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dbanon.errors import FileMalformed, InvalidParameter, MissingDependency
 from dbanon.stores.duckdb.file_memory import estimate_workbook_bytes
 from dbanon.stores.folders import COMPRESSED_ENDINGS, GZIP, XLSX
+
+if TYPE_CHECKING:
+    from python_calamine import CalamineWorkbook
 
 # The number of bytes to decompress at a time.
 _PIECE_BYTES = 2**20
@@ -168,7 +171,7 @@ def _write_sheet(
     _require_memory(memory_file.tell(), memory_bytes)
 
 
-def _rows_of_only_sheet(book: Any, name: str) -> list[list[Any]]:
+def _rows_of_only_sheet(book: CalamineWorkbook, name: str) -> Sequence[Sequence[object]]:
     """Read the only sheet that has rows; only one sheet at a time is in memory.
 
     Raises
@@ -192,7 +195,7 @@ def _sheet_hint(names: Sequence[str]) -> str:
     return "Name one: " + ", or ".join(f'`sheet="{name}"`' for name in names) + "."
 
 
-def _cell_to_text(value: Any) -> str:
+def _cell_to_text(value: object) -> str:
     """Convert a value to text that can be read in only one way."""
     if isinstance(value, bool):
         return str(value).lower()

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import duckdb
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.chunks import Chunk
 from dbanon.data.schema import Attribute, Schema
+from dbanon.data.types import SqlRow
 from dbanon.errors import UnsupportedType
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
@@ -24,6 +24,7 @@ from dbanon.sessions.base import (
     Locator,
     OnSql,
     Relation,
+    ReleasedBatch,
     row_id_shadowed_error,
     uncopyable_value_error,
 )
@@ -94,7 +95,7 @@ class DuckdbSession(FileSession):
 
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
-    ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
+    ) -> Iterator[tuple[NDArray[np.int64], list[SqlRow]]]:
         keys = [f"{key} AS key{i}" for i, key in enumerate(source.required_locator.expressions)]
         for batch in self.read_batches(source, columns, chunk_rows, keys):
             # The first column is the row key, which is always one column here.
@@ -198,9 +199,7 @@ class DuckdbSession(FileSession):
             arrays.append(array)
         self._stage(statements.CLASSES, column_types, to_table(arrays))
 
-    def load_rows(
-        self, attributes: Sequence[Attribute], batches: Iterable[tuple[Any, ...]]
-    ) -> None:
+    def load_rows(self, attributes: Sequence[Attribute], batches: Iterable[ReleasedBatch]) -> None:
         column_types = [("class", "INTEGER"), ("position", "INTEGER")]
         column_types += [
             (statements.retained_column_name(i), self.dialect.type_of(a))
@@ -237,7 +236,7 @@ class DuckdbSession(FileSession):
         return replace(relation, locator=Locator(("s.rowid",), ("BIGINT",)))
 
     def fill_file_rows(
-        self, attributes: Sequence[Attribute], batches: Iterable[Sequence[tuple[Any, ...]]]
+        self, attributes: Sequence[Attribute], batches: Iterable[Sequence[SqlRow]]
     ) -> None:
         for rows in batches:
             arrays = []

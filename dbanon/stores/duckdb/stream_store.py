@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -65,7 +64,7 @@ class StreamStore(DuckdbStore):
         self._copied_columns = tuple(dict.fromkeys(columns))
         self._chunk_rows, self._progress = chunk_rows, progress
         # The result of ``copied_rows_summary``; empty until the rows are copied.
-        self._copied_rows_summary: dict[str, Any] = {}
+        self._copied_rows_summary: dict[str, object] = {}
 
     @property
     def url(self) -> str:
@@ -227,11 +226,11 @@ class _StreamSession(DuckdbSession):
         self,
         connection: duckdb.DuckDBPyConnection,
         on_sql: OnSql | None,
-        copied_rows_summary: Mapping[str, Any],
+        copied_rows_summary: Mapping[str, object],
     ) -> None:
         super().__init__(connection, on_sql)
         self._copied_rows_summary = copied_rows_summary
 
     @property
-    def copied_rows_summary(self) -> Mapping[str, Any]:
+    def copied_rows_summary(self) -> Mapping[str, object]:
         return self._copied_rows_summary

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime, timezone
 from decimal import Decimal
-from typing import Any
 
 import pyarrow as pa
 
 from dbanon.data.schema import Attribute, Kind
+from dbanon.data.types import SqlRow
 from dbanon.errors import UnsupportedType
 from dbanon.sessions.base import uncopyable_value_error
 
@@ -50,7 +50,9 @@ def arrow_schema(attributes: Sequence[Attribute]) -> pa.Schema:
 
 
 def regroup_batches(
-    attributes: Sequence[Attribute], chunks: Iterable[Any], batch_rows: int
+    attributes: Sequence[Attribute],
+    chunks: Iterable[pa.RecordBatch | list[SqlRow]],
+    batch_rows: int,
 ) -> Iterator[pa.RecordBatch]:
     """Regroup rows into batches of ``batch_rows`` rows, in order; the last one may have fewer.
 
@@ -74,11 +76,10 @@ def regroup_batches(
     yield from pa.Table.from_batches(buffer, schema).combine_chunks().to_batches()
 
 
-def _to_batch(schema: pa.Schema, chunk: Any) -> pa.RecordBatch:
+def _to_batch(schema: pa.Schema, chunk: pa.RecordBatch | list[SqlRow]) -> pa.RecordBatch:
     """Convert a list of rows to an Arrow batch with this schema, or cast an Arrow batch to it."""
-    is_arrow = isinstance(chunk, pa.RecordBatch)
-    columns: Iterable[Any] = chunk.columns if is_arrow else zip(*chunk, strict=True)
-    convert: Any = _cast if is_arrow else _to_array
+    columns = chunk.columns if isinstance(chunk, pa.RecordBatch) else zip(*chunk, strict=True)
+    convert = _cast if isinstance(chunk, pa.RecordBatch) else _to_array
     arrays = []
     for field, values in zip(schema, columns, strict=True):
         try:
@@ -114,7 +115,7 @@ def _cast(column: pa.Array, target_type: pa.DataType) -> pa.Array:
         return _to_array(column.to_pylist(), target_type)
 
 
-def _to_array(values: Sequence[Any], target_type: pa.DataType) -> pa.Array:
+def _to_array(values: Sequence[object], target_type: pa.DataType) -> pa.Array:
     """Convert values to an Arrow array; one by one only if Arrow cannot convert them together."""
     try:
         return pa.array(values, target_type)
@@ -122,7 +123,7 @@ def _to_array(values: Sequence[Any], target_type: pa.DataType) -> pa.Array:
         return pa.array([_to_arrow_value(value, target_type) for value in values], target_type)
 
 
-def _to_arrow_value(value: Any, target_type: pa.DataType) -> Any:
+def _to_arrow_value(value: object, target_type: pa.DataType) -> object:
     """Convert a value to a Python object that Arrow accepts for a type.
 
     Dates may be text, since some databases store them so.

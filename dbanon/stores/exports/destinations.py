@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias, TypeGuard
 
 from dbanon.data.extension import find_table_format, load
 from dbanon.errors import DatabaseUnreachable, InvalidParameter, OutputExists
@@ -32,6 +32,9 @@ from dbanon.sessions.thread_connections import thread_connections
 from dbanon.stores.exports.problems import access_error, write_error
 from dbanon.stores.objects import ObjectPath, ObjectStat, is_object
 from dbanon.stores.scratch import ABANDONED_AFTER_SECONDS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class UncommittedFile(Protocol):
@@ -100,7 +103,7 @@ class TableDestination(Protocol):
         """Open the table's only data file."""
         ...
 
-    def add_field_ids(self, schema: Any) -> Any:
+    def add_field_ids(self, schema: pa.Schema) -> pa.Schema:
         """Return an Arrow schema with the metadata that the table's files need."""
         ...
 
@@ -117,7 +120,7 @@ class TableDestination(Protocol):
         """
         ...
 
-    def count_older_versions(self, planned_status: Any) -> int:
+    def count_older_versions(self, planned_status: FileStatus) -> int:
         """Count the versions that stay readable after the next commit.
 
         Parameters
@@ -130,7 +133,7 @@ class TableDestination(Protocol):
         """
         ...
 
-    def commit(self, file: Any, *, replaceable_status: Any) -> None:
+    def commit(self, file: Any, *, replaceable_status: FileStatus) -> None:
         """Replace the table's rows by those of one of its files, unless that was published already.
 
         Parameters
@@ -377,7 +380,7 @@ class PendingObject:
             file: Any = tempfile.TemporaryFile()  # noqa: SIM115
         except OSError as error:
             raise write_error(Path(tempfile.gettempdir()), error) from None
-        staged_file: Any
+        staged_file: ObjectPath | UncommittedFile
         if isinstance(destination, ObjectPath):
             staged_file = destination.with_name(
                 _STAGED_FILE_NAME.format(tag=tag, release=release_id, number=export_number)
@@ -574,7 +577,7 @@ def lock_leftover(path: StagedFile) -> Iterator[bool]:
 
 def sha256(path: Destination | StagedFile) -> str:
     """Return the SHA-256 of a file in hexadecimal digits."""
-    digest: Any = hashlib.sha256()
+    digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(2**20):
             digest.update(chunk)

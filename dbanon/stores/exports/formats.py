@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import pyarrow as pa
 from pyarrow import csv, parquet
 
 from dbanon.errors import FormulaInText
 from dbanon.job.export import PARQUET, SEPARATORS, Export
+from dbanon.stores.exports.destinations import Destination
 from dbanon.stores.exports.formulas import are_formulas, escape_formulas
 
 # Rows per row group of a Parquet file. Row groups disclose nothing: the classes, and the rows of a
@@ -145,7 +146,7 @@ def _apply_formula_option(batch: pa.RecordBatch, export: Export) -> pa.RecordBat
     return pa.record_batch(columns, schema=batch.schema)
 
 
-def _refuse_formulas(subject: str, is_formula: Any, *, hint: str) -> None:
+def _refuse_formulas(subject: str, is_formula: pa.Array, *, hint: str) -> None:
     """Raise FormulaInText if any text is a formula.
 
     Parameters
@@ -165,7 +166,7 @@ def _refuse_formulas(subject: str, is_formula: Any, *, hint: str) -> None:
         )
 
 
-def metadata_of(file_path: Any) -> dict[str, str]:
+def metadata_of(file_path: Destination) -> dict[str, str]:
     """Read dbanon's metadata from a Parquet file; empty if dbanon did not write it.
 
     Raises

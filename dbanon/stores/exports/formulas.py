@@ -8,7 +8,10 @@ DuckDB.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # The constants from here to _CLOSING_BRACKETS are characters for use in [] of a pattern.
 _SEPARATORS = r",;\t\r\n"
@@ -40,7 +43,7 @@ UNESCAPED_FORMULA = (
 )
 
 
-def are_formulas(texts: Any) -> Any:
+def are_formulas(texts: pa.Array) -> pa.Array:
     """Return, for each text of an Arrow array, whether a spreadsheet would run it.
 
     NULL gives false.
@@ -50,7 +53,7 @@ def are_formulas(texts: Any) -> Any:
     return pc.fill_null(pc.match_substring_regex(texts, _ANY_FORMULA), False)
 
 
-def escape_formulas(texts: Any) -> Any:
+def escape_formulas(texts: pa.Array) -> pa.Array:
     """Put an apostrophe before each formula in texts; distinct texts stay distinct."""
     import pyarrow.compute as pc
 

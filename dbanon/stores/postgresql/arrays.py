@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.frozen import dataclass
 from dbanon.data.partition import Partition
 from dbanon.data.words import json_text
@@ -67,7 +67,7 @@ class ArrayColumn:
 
     name: str
     element_type: str
-    values: NDArray[Any]
+    values: AnyArray
 
     @property
     def sql_type(self) -> str:
@@ -128,7 +128,7 @@ class ReleaseArrays:
     """
 
     slots: Slots
-    class_positions: NDArray[np.int32] | NDArray[np.int64]
+    class_positions: NDArray[np.int32 | np.int64]
     position_bits: int
     values: tuple[ArrayColumn, ...]
 
@@ -217,7 +217,7 @@ def map_addresses(address: str, n_blocks: int, block_elements: int) -> Slots:
 
 
 def build_value_arrays(
-    columns: Sequence[tuple[str, str, NDArray[Any]]],
+    columns: Sequence[tuple[str, str, AnyArray]],
 ) -> tuple[ArrayColumn, ...] | None:
     """Return arrays for the columns of released values; None if their texts are too long.
 
@@ -241,7 +241,7 @@ def pack_class_positions(
     element_of_record: NDArray[np.int64],
     partition: Partition,
     classes: NDArray[np.int64],
-) -> tuple[NDArray[np.int32] | NDArray[np.int64], int]:
+) -> tuple[NDArray[np.int32 | np.int64], int]:
     """Pack the class and the random position of each released row into an array.
 
     Returns the array and the number of bits of a position. The array is int32 (n_elements,) if this
@@ -255,8 +255,10 @@ def pack_class_positions(
     """
     class_sizes = partition.sizes
     position_bits = int(class_sizes.max(initial=1) - 1).bit_length()
-    dtype: Any = np.int32 if len(class_sizes) + 1 << position_bits < 2**31 else np.int64
-    class_positions: NDArray[Any] = np.full(n_elements, -1, dtype)
+    dtype: type[np.int32] | type[np.int64] = (
+        np.int32 if len(class_sizes) + 1 << position_bits < 2**31 else np.int64
+    )
+    class_positions: NDArray[np.int32 | np.int64] = np.full(n_elements, -1, dtype)
     for class_numbers, records in shuffled_classes(partition, classes):
         # Each batch has the shuffled records of complete classes, one class after the other. So a
         # record's position is its distance from the first record of its class.

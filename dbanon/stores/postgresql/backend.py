@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from dbanon.data.chunks import Chunk
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
+from dbanon.data.types import SqlRow
 from dbanon.errors import OutputExists
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
@@ -44,6 +45,9 @@ from dbanon.stores.postgresql.given import provided_text_sql
 from dbanon.stores.postgresql.publication import BackendPublication
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.settings import lock_milliseconds
+
+if TYPE_CHECKING:
+    from dbanon.stores.postgresql.plpython import PlPython
 
 # Maximum number of rows or classes that are passed to one statement in an array.
 _ELEMENTS_PER_ARRAY = 65_536
@@ -74,7 +78,7 @@ class PlpySession(PostgresqlSession):
     connection: PlpyConnection
     catalog: BackendCatalog
 
-    def __init__(self, plpy: Any, oid: int | None = None) -> None:
+    def __init__(self, plpy: PlPython, oid: int | None = None) -> None:
         connection = PlpyConnection(plpy)
         catalog = BackendCatalog(connection, oid)
         super().__init__(
@@ -147,7 +151,7 @@ class PlpySession(PostgresqlSession):
 
     def _prepare_chunk_query(
         self, source: Relation, attributes: Sequence[Attribute], *, has_mask: bool
-    ) -> Any:
+    ) -> object:
         """Prepare the query for the records between two addresses."""
         locator = source.required_locator
         record = packed_rows.packed_record(
@@ -160,7 +164,7 @@ class PlpySession(PostgresqlSession):
         with translate_spi_errors():
             return self.connection.plpy.prepare(query, ["text", "text"])
 
-    def _fetch_records_between(self, plan: Any, address_range: list[str]) -> tuple[bytes, int]:
+    def _fetch_records_between(self, plan: object, address_range: list[str]) -> tuple[bytes, int]:
         """Return the bytes of the records between two addresses, and the number of rows."""
         with translate_spi_errors():
             [record] = self.connection.plpy.execute(plan, address_range)
@@ -281,17 +285,17 @@ class PlpySession(PostgresqlSession):
     # Not needed here: rows never leave the database, ``stage_labels`` stages labels itself, and SQL
     # functions make no releases of chains.
 
-    def load_labels(self, *_: Any) -> None:
+    def load_labels(self, *_: object) -> None:
         raise NotImplementedError
 
-    def read_rows(self, *_: Any) -> Iterator[Any]:
+    def read_rows(self, *_: object) -> Iterator[tuple[NDArray[np.int64], list[SqlRow]]]:
         raise NotImplementedError
 
-    def load_rows(self, *_: Any) -> None:
+    def load_rows(self, *_: object) -> None:
         raise NotImplementedError
 
 
-def limit_locks(plpy: Any) -> str:
+def limit_locks(plpy: PlPython) -> str:
     """Limit this transaction's lock timeout to ``settings.LOCK_SECONDS``.
 
     Returns the former timeout, as text with its unit.

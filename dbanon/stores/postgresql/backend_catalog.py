@@ -5,8 +5,7 @@ Public methods without a docstring override documented ones of ``sessions.catalo
 
 from __future__ import annotations
 
-from typing import Any
-
+from dbanon.data.types import SqlRow
 from dbanon.errors import InvalidName, TableNotFound
 from dbanon.sessions.names import RelationName
 from dbanon.stores.postgresql import catalog
@@ -46,7 +45,7 @@ class BackendCatalog(PostgresqlCatalog):
         self._source = RelationName(rows[0][1], rows[0][2])
         return self._source
 
-    def _look_up_relation(self, name: RelationName) -> tuple[Any, ...] | None:
+    def _look_up_relation(self, name: RelationName) -> SqlRow | None:
         if name != self._source:
             return super()._look_up_relation(name)
         # Look the source up by oid, which stays valid even if it was renamed.

@@ -7,17 +7,21 @@ Values that no log may contain are passed to statements as texts, through the me
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
+from dbanon.data.types import SqlRow
 from dbanon.hierarchy.edges import with_pulses
 from dbanon.sessions.names import RelationName, quote_list, to_sql_text
 from dbanon.stores.postgresql import catalog
 from dbanon.stores.postgresql.connection import PostgresqlConnection
 from dbanon.stores.postgresql.errors import translate_spi_errors
 from dbanon.stores.postgresql.given import bind_parameters, provide_texts, provided_text_sql
+
+if TYPE_CHECKING:
+    from dbanon.stores.postgresql.plpython import PlPython, PlPythonResult, PlPythonRow
 
 # Results with at most this many rows are converted without a check whether the query was cancelled.
 _ROWS_PER_CANCEL_CHECK = 100
@@ -31,28 +35,29 @@ class PlpyConnection(PostgresqlConnection):
     plpy : the module that PL/Python provides.
     """
 
-    def __init__(self, plpy: Any) -> None:
+    def __init__(self, plpy: PlPython) -> None:
         super().__init__()
         self.plpy = plpy
 
-    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+    def run(self, sql: str, parameters: Sequence[object] = ()) -> None:
         self.execute(*bind_parameters(sql, parameters))
 
-    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[SqlRow]:
         return self._rows(sql, parameters, cache_plan=False)
 
-    def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def look_up(self, sql: str, parameters: Sequence[object] = ()) -> list[SqlRow]:
         # The same few queries of the catalog run in every call, so their plans are worth keeping.
         return self._rows(sql, parameters, cache_plan=True)
 
-    def _rows(self, sql: str, parameters: Sequence[Any], cache_plan: bool) -> list[tuple[Any, ...]]:
+    def _rows(self, sql: str, parameters: Sequence[object], cache_plan: bool) -> list[SqlRow]:
         # SPI returns dictionaries, which drop duplicate column names; JSON text keeps them.
         text, values = bind_parameters(sql, parameters)
         query = f"SELECT row_to_json(q)::text AS row_json FROM ({text}) AS q"
-        records = self.execute(query, values, cache_plan)
-        if len(records) > _ROWS_PER_CANCEL_CHECK:
+        result = self.execute(query, values, cache_plan)
+        records: Iterable[PlPythonRow] = result
+        if len(result) > _ROWS_PER_CANCEL_CHECK:
             # This yields the same records, and checks for a cancel every few rows.
-            records = with_pulses(records, self._check_for_cancel)
+            records = with_pulses(result, self._check_for_cancel)
         return [json.loads(row["row_json"], object_pairs_hook=_tuple_of_values) for row in records]
 
     def _check_for_cancel(self) -> None:
@@ -64,10 +69,10 @@ class PlpyConnection(PostgresqlConnection):
             self.plpy.execute("SELECT 1")
 
     def insert_rows(
-        self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+        self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[object]]
     ) -> None:
         typed_columns = self.rows(catalog.COLUMN_TYPES, (relation.quoted,))
-        column_types = dict(typed_columns)
+        column_types: dict[str, str] = dict(typed_columns)
         names = [f"c{i}" for i in range(len(columns))]
         values = ", ".join(
             f"v.{name}::{column_types[column]}" for name, column in zip(names, columns, strict=True)
@@ -82,7 +87,9 @@ class PlpyConnection(PostgresqlConnection):
             ],
         )
 
-    def execute(self, sql: str, values: Sequence[str] = (), cache_plan: bool = False) -> Any:
+    def execute(
+        self, sql: str, values: Sequence[str] = (), cache_plan: bool = False
+    ) -> PlPythonResult:
         """Execute one statement; returns the result of SPI.
 
         Parameters
@@ -94,7 +101,7 @@ class PlpyConnection(PostgresqlConnection):
         with translate_spi_errors(), provide_texts(values):
             return self.plpy.execute(_prepare_cached(self.plpy.prepare, sql) if cache_plan else sql)
 
-    def fetch_records(self, query: str, rows_per_fetch: int) -> Iterator[Any]:
+    def fetch_records(self, query: str, rows_per_fetch: int) -> Iterator[PlPythonRow]:
         """Yield the rows of a query as dictionaries, from column name to value."""
         with translate_spi_errors():
             cursor = self.plpy.cursor(query)
@@ -103,17 +110,16 @@ class PlpyConnection(PostgresqlConnection):
             # An open cursor would keep its tables from being dropped.
             cursor.close()
 
-    def savepoint(self) -> AbstractContextManager[Any]:
-        subtransaction: AbstractContextManager[Any] = self.plpy.subtransaction()
-        return subtransaction
+    def savepoint(self) -> AbstractContextManager[object]:
+        return self.plpy.subtransaction()
 
 
 @lru_cache(maxsize=64)
-def _prepare_cached(prepare: Callable[[str], Any], sql: str) -> Any:
+def _prepare_cached(prepare: Callable[[str], object], sql: str) -> object:
     """Cache the plan of a statement; the server replans it when its relations change."""
     return prepare(sql)
 
 
-def _tuple_of_values(pairs: list[tuple[str, Any]]) -> Any:
+def _tuple_of_values(pairs: list[tuple[str, object]]) -> SqlRow:
     """Convert a JSON object, as pairs of key and value, to its values."""
     return tuple(value for _, value in pairs)

@@ -7,9 +7,10 @@ is not trusted. A foreign table, in contrast, is PostgreSQL's term for a table o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypedDict
 
 from dbanon.data.schema import Attribute, Kind, Schema
+from dbanon.data.types import SqlRow
 from dbanon.errors import SchemaNotFound, TableNotFound, nearest_names
 from dbanon.sessions.connection import Connection
 from dbanon.sessions.names import RelationName
@@ -252,7 +253,7 @@ _TEXT_TYPES = {"text", "varchar", "bpchar", "name", "char", "uuid"}
 UNKNOWN_SCALE = -1
 
 
-def read_schema(look_up: Callable[..., list[tuple[Any, ...]]], oid: int) -> Schema:
+def read_schema(look_up: Callable[[str, Sequence[object]], list[SqlRow]], oid: int) -> Schema:
     """Read the schema of a relation from the catalog.
 
     Parameters
@@ -315,9 +316,16 @@ def _build_attribute(
     )
 
 
-def _classify_type(
-    builtin_type: str, type_category: str, typmod: int
-) -> tuple[Kind, dict[str, Any]]:
+class _TypeDetails(TypedDict, total=False):
+    """The fields of ``Attribute`` that follow from a type and its modifier."""
+
+    bits: int
+    precision: int
+    scale: int
+    has_time_zone: bool
+
+
+def _classify_type(builtin_type: str, type_category: str, typmod: int) -> tuple[Kind, _TypeDetails]:
     """Return the kind of a type, and the fields of ``Attribute`` that follow from its modifier."""
     if builtin_type in _INTEGER_BITS:
         return Kind.INTEGER, {"bits": _INTEGER_BITS[builtin_type]}

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dbanon.data.chunks import Chunk, microdata_from_chunks
 from dbanon.data.frozen import dataclass
@@ -28,6 +28,9 @@ from dbanon.stores.ports import Progress
 from dbanon.stores.postgresql import packed_rows
 from dbanon.stores.postgresql.backend import PlpySession
 from dbanon.stores.sql_source import SqlSource
+
+if TYPE_CHECKING:
+    from dbanon.stores.postgresql.plpython import PlPython
 
 
 @dataclass(frozen=True)
@@ -161,7 +164,7 @@ class PlpyStore:
 
     is_persistent = True
 
-    def __init__(self, plpy: Any, oid: int) -> None:
+    def __init__(self, plpy: PlPython, oid: int) -> None:
         self._session = PlpySession(plpy, oid)
 
     @property

@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.chunks import Chunk
 from dbanon.data.schema import Attribute
+from dbanon.data.types import SqlRow
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import OnSql, Relation, prepend_class_and_position
+from dbanon.sessions.base import OnSql, Relation, ReleasedBatch, prepend_class_and_position
 from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.postgresql import arrays, packed_rows
 from dbanon.stores.postgresql import dialect as postgresql_dialect
@@ -92,7 +94,7 @@ class PsycopgSession(PostgresqlSession):
 
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
-    ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
+    ) -> Iterator[tuple[NDArray[np.int64], list[SqlRow]]]:
         locator = source.required_locator
         values = ", ".join(
             postgresql_dialect.as_portable(source.attribute(name)) for name in columns
@@ -102,7 +104,6 @@ class PsycopgSession(PostgresqlSession):
         n_keys = len(locator.types)
         self.catalog.recheck_sources()
         with self.connection.cursor(query, name="dbanon_rows") as cursor:
-            cursor.itersize = chunk_rows
             while rows := cursor.fetchmany(chunk_rows):
                 yield (
                     np.array([row[:n_keys] for row in rows], np.int64),
@@ -111,7 +112,6 @@ class PsycopgSession(PostgresqlSession):
 
     def read_numbers(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         with self.connection.cursor(query, name="dbanon_figures", binary=True) as cursor:
-            cursor.itersize = chunk_rows
             while rows := cursor.fetchmany(chunk_rows):
                 yield np.array(rows, np.float64)
 
@@ -124,14 +124,14 @@ class PsycopgSession(PostgresqlSession):
         positions: NDArray[np.int32],
         types: Sequence[str],
     ) -> None:
-        columns: list[tuple[str, str, NDArray[Any]]] = [
+        columns: list[tuple[str, str, AnyArray]] = [
             (f"key{i}", key_type, keys[:, i]) for i, key_type in enumerate(types)
         ]
         columns += [("class", "integer", classes), ("position", "integer", positions)]
         self._load(statements.LABELS, columns)
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
-        staging_columns: list[tuple[str, str, NDArray[Any]]] = [
+        staging_columns: list[tuple[str, str, AnyArray]] = [
             ("class", "integer", np.arange(n_classes, dtype=np.int32)),
             *postgresql_dialect.staged_columns(columns),
         ]
@@ -146,9 +146,7 @@ class PsycopgSession(PostgresqlSession):
     def array_sql(self, index: int, column: arrays.ArrayColumn) -> str:
         return arrays.array_query(column)
 
-    def load_rows(
-        self, attributes: Sequence[Attribute], batches: Iterable[tuple[Any, ...]]
-    ) -> None:
+    def load_rows(self, attributes: Sequence[Attribute], batches: Iterable[ReleasedBatch]) -> None:
         columns = [("class", "integer"), ("position", "integer")]
         columns += [
             (statements.retained_column_name(i), self.dialect.type_of(a))
@@ -174,7 +172,7 @@ class PsycopgSession(PostgresqlSession):
         )
 
     def fill_file_rows(
-        self, attributes: Sequence[Attribute], batches: Iterable[Sequence[tuple[Any, ...]]]
+        self, attributes: Sequence[Attribute], batches: Iterable[Sequence[SqlRow]]
     ) -> None:
         rows = (row for batch in batches for row in batch)
         self.connection.copy_rows(f"COPY {quote(statements.FILE_ROWS)} FROM STDIN", rows)
@@ -184,7 +182,7 @@ class PsycopgSession(PostgresqlSession):
         """Update planner statistics; autovacuum never analyzes temporary tables."""
         self.run(f"ANALYZE {quote(table)}")
 
-    def _load(self, table: str, columns: Sequence[tuple[str, str, NDArray[Any]]]) -> None:
+    def _load(self, table: str, columns: Sequence[tuple[str, str, AnyArray]]) -> None:
         """Create and fill a staging table.
 
         Parameters

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.types import SqlRow
 from dbanon.errors import DbanonError
 from dbanon.sessions import statements
 from dbanon.sessions.base import OnSql
@@ -20,6 +21,7 @@ from dbanon.stores.postgresql.dialect import to_psycopg
 from dbanon.stores.postgresql.errors import translate_errors
 
 if TYPE_CHECKING:
+    import psycopg
     import sqlalchemy
 
 # Key in ``Connection.info`` for the ``Backend`` of a connection.
@@ -39,7 +41,9 @@ class PsycopgConnection(PostgresqlConnection):
     ) -> None:
         super().__init__(on_sql)
         self.alembic_connection = alembic_connection
-        self._driver: Any = alembic_connection.connection.driver_connection
+        driver = alembic_connection.connection.driver_connection
+        assert driver is not None
+        self._driver: psycopg.Connection[SqlRow] = driver
         # The caller's engine may use another encoding.
         self.run("SET LOCAL client_encoding = 'UTF8'")
         # Set all other settings of the transaction.
@@ -49,22 +53,33 @@ class PsycopgConnection(PostgresqlConnection):
         backend: Backend | None = self.alembic_connection.info.get(BACKEND_KEY)
         return super().read_search_path() if backend is None else backend.search_path
 
-    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+    def run(self, sql: str, parameters: Sequence[object] = ()) -> None:
         with self.cursor(sql, parameters):
             pass
 
-    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[SqlRow]:
         with self.cursor(sql, parameters) as cursor:
-            rows: list[tuple[Any, ...]] = cursor.fetchall()
-            return rows
+            return cursor.fetchall()
 
     @contextmanager
     def cursor(
-        self, sql: str, parameters: Sequence[Any] = (), **cursor_options: Any
-    ) -> Iterator[Any]:
-        """Open a cursor that has executed a statement."""
+        self,
+        sql: str,
+        parameters: Sequence[object] = (),
+        *,
+        name: str = "",
+        binary: bool = False,
+    ) -> Iterator[psycopg.Cursor[SqlRow]]:
+        """Open a cursor that has executed a statement.
+
+        Parameters
+        ----------
+        name : the name of a cursor on the server, which sends rows as they are fetched; empty for
+            one on the client.
+        binary : whether the server sends values in PostgreSQL's binary format.
+        """
         self.report(sql)
-        with translate_errors(), self._driver.cursor(**cursor_options) as cursor:
+        with translate_errors(), self._driver.cursor(name=name, binary=binary) as cursor:
             if parameters:
                 cursor.execute(to_psycopg(sql), parameters)
             else:
@@ -102,19 +117,19 @@ class PsycopgConnection(PostgresqlConnection):
         return str(self.rows(f"SELECT {function}({subqueries})::text")[0][0])
 
     def insert_rows(
-        self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+        self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[object]]
     ) -> None:
         # COPY data is never logged, unlike bind parameters.
         self.copy_rows(f"COPY {relation.quoted} ({quote_list(columns)}) FROM STDIN", rows)
 
     @contextmanager
-    def _open_copy(self, copy: str) -> Iterator[Any]:
+    def _open_copy(self, copy: str) -> Iterator[psycopg.Copy]:
         """Execute a COPY and yield its stream of data."""
         self.report(copy)
         with translate_errors(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
             yield stream
 
-    def copy_rows(self, copy: str, rows: Iterable[Sequence[Any]]) -> None:
+    def copy_rows(self, copy: str, rows: Iterable[Sequence[object]]) -> None:
         """Execute a COPY … FROM STDIN with these rows of Python values."""
         with self._open_copy(copy) as stream:
             for row in rows:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon import kernels
+from dbanon.data.array_types import AnyArray
 from dbanon.data.chunks import Chunk, bytes_per_record
 from dbanon.data.microdata import Microdata, find_records
 from dbanon.data.partition import Partition
@@ -334,7 +334,7 @@ def _encode_classes(
     return records.view(np.uint8), ends
 
 
-def _encode_column(values: NDArray[Any], kind: Kind, sql_type: str) -> NDArray[Any] | None:
+def _encode_column(values: AnyArray, kind: Kind, sql_type: str) -> AnyArray | None:
     """Encode values for COPY; None if the server must convert them to the type."""
     if sql_type not in _COPY_DTYPES or kind not in _ENCODABLE_KINDS:
         return None

@@ -14,9 +14,10 @@ import logging
 import re
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dbanon.data.types import KeywordArguments, SqlRow
 from dbanon.errors import (
     AccessRefused,
     DatabaseNotFound,
@@ -30,6 +31,7 @@ from dbanon.sessions.thread_connections import thread_connections
 from dbanon.stores.postgresql.settings import PIN_STATEMENTS, SHOW_SEARCH_PATH
 
 if TYPE_CHECKING:
+    import psycopg
     from sqlalchemy import URL
 
 
@@ -90,7 +92,7 @@ class Backend(NamedTuple):
         )
 
 
-def driver_arguments(url: URL) -> Mapping[str, Any]:
+def driver_arguments(url: URL) -> KeywordArguments:
     """Return defaults for the driver's connection arguments.
 
     Settings in the URL take precedence. If the URL names a service of libpq's service file,
@@ -99,7 +101,7 @@ def driver_arguments(url: URL) -> Mapping[str, Any]:
     # The encoding must be set while connecting, since even the first results are decoded. Prepared
     # statements are disabled: behind a pooler, the next transaction may run on another connection
     # to the server, which does not have them.
-    arguments: dict[str, Any] = {"client_encoding": "UTF8", "prepare_threshold": None}
+    arguments: KeywordArguments = {"client_encoding": "UTF8", "prepare_threshold": None}
     if "service" not in url.query:
         arguments |= {
             name: value for name, value in _CLIENT_KEEPALIVES.items() if name not in url.query
@@ -107,7 +109,7 @@ def driver_arguments(url: URL) -> Mapping[str, Any]:
     return arguments
 
 
-def query_backend(driver_connection: Any) -> Backend:
+def query_backend(driver_connection: psycopg.Connection[SqlRow]) -> Backend:
     """Query the backend of a connection of psycopg.
 
     This leaves a transaction open with a fixed search path.
@@ -140,7 +142,7 @@ def watch(driver_connection: Any) -> None:
         driver_connection.cancel_safe = _limit_cancel_time(driver_connection.cancel_safe)
 
 
-def unwatch(driver_connection: Any) -> bool:
+def unwatch(driver_connection: psycopg.Connection[SqlRow]) -> bool:
     """Unregister a connection before it is closed or returned to a pool.
 
     Returns True if it was cut because its run had to end.
@@ -169,7 +171,7 @@ def _limit_cancel_time(cancel: Callable[..., None]) -> Callable[..., None]:
     return cancel_safe
 
 
-def terminate_session(driver_connection: Any, backend: Backend) -> None:
+def terminate_session(driver_connection: psycopg.Connection[SqlRow], backend: Backend) -> None:
     """Terminate the backend of a dead connection, which would otherwise hold its locks for long.
 
     Parameters
@@ -319,7 +321,7 @@ def _describe_connection(error: Exception, url: URL) -> dict[str, str]:
         if from_url:
             return str(from_url)
         try:
-            value: Any = getattr(connection, connection_attribute)
+            value: object = getattr(connection, connection_attribute)
         except Exception:
             # A connection that was never established has no such attribute.
             value = None

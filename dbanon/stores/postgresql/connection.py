@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
+from dbanon.data.types import SqlRow
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.connection import Connection
 from dbanon.stores.postgresql.dialect import PostgresqlDialect
@@ -46,7 +46,7 @@ class PostgresqlConnection(Connection):
         schemas: list[str] = self.rows(SHOW_SEARCH_PATH)[0][0]
         return schemas
 
-    def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def look_up(self, sql: str, parameters: Sequence[object] = ()) -> list[SqlRow]:
         """Return the rows of a query on the catalog, whose plan the connection may cache."""
         return self.rows(sql, parameters)
 
@@ -62,5 +62,5 @@ class PostgresqlConnection(Connection):
         return str(self.rows(f"SELECT {function}({parameters})::text", arguments)[0][0])
 
     @abstractmethod
-    def savepoint(self) -> AbstractContextManager[Any]:
+    def savepoint(self) -> AbstractContextManager[object]:
         """If the block raises, roll back only its own statements."""

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,7 +105,7 @@ def _libpq_addresses(module: str) -> tuple[int, int, int] | None:
 
     None if they cannot be resolved.
     """
-    library_path: Any = getattr(sys.modules[module], "__file__", "")
+    library_path: str = getattr(sys.modules[module], "__file__", "")
     try:
         library = ctypes.CDLL(library_path)
         addresses = [

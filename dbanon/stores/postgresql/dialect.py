@@ -10,11 +10,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.schema import CASEFOLD, WHITE_SPACE, Attribute, Kind
 from dbanon.data.words import json_text
 from dbanon.errors import InvalidName
@@ -76,13 +75,13 @@ def keys_as_integers(locator: Locator) -> list[str]:
     ]
 
 
-def staged_columns(columns: Sequence[ReleasedColumn]) -> list[tuple[str, str, NDArray[Any]]]:
+def staged_columns(columns: Sequence[ReleasedColumn]) -> list[tuple[str, str, AnyArray]]:
     """Return name, SQL type and values (n_classes,) of each staging column of class values.
 
     Dates, timestamps and decimals are staged as integers: days or microseconds since 1970, or the
     number without its decimal point.
     """
-    staging_columns: list[tuple[str, str, NDArray[Any]]] = []
+    staging_columns: list[tuple[str, str, AnyArray]] = []
     for position, column in enumerate(columns):
         name = statements.value_column(position)
         if column.values.dtype == object:
@@ -165,7 +164,7 @@ class PostgresqlDialect(Dialect):
             return as_text(attribute)
         return f"s.{quote(attribute.name)}"
 
-    def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
+    def texts_query(self, values: Sequence[str]) -> tuple[str, object]:
         return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json_text(values)
 
     def bounded_number(self, attribute: Attribute, low: str, high: str) -> str:
@@ -247,7 +246,7 @@ class PostgresqlDialect(Dialect):
             raise uncopyable_type_error(attribute)
         return {Kind.DATE: "date", Kind.BOOLEAN: "boolean", Kind.CATEGORY: "text"}[attribute.kind]
 
-    def range_type(self, attribute: Attribute, bounds: Sequence[NDArray[Any]] = ()) -> str:
+    def range_type(self, attribute: Attribute, bounds: Sequence[AnyArray] = ()) -> str:
         if attribute.kind is Kind.INTEGER:
             # The server stores the closed range [1,2] as [1,3), so an int4range cannot end with the
             # largest integer.

@@ -10,7 +10,8 @@ arrays, ranges of numeric) are grouped by the text of their output function, nev
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+
+from dbanon.data.types import SqlRow
 
 # Parameters: oid of a relation, and column names. Returns each name with an SQL template for its
 # displayed value, in which {} stands for the column.
@@ -47,7 +48,7 @@ WHERE d.typtype <> 'd'"""
 
 
 def expressions_as_displayed(
-    look_up: Callable[..., Sequence[Sequence[Any]]], oid: int, columns: Mapping[str, str]
+    look_up: Callable[[str, Sequence[object]], list[SqlRow]], oid: int, columns: Mapping[str, str]
 ) -> list[tuple[str, ...]]:
     """Return SQL that distinguishes a column's values as displayed, as a 1-tuple for each column.
 

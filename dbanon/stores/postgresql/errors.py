@@ -175,7 +175,7 @@ _CONNECTION_CLASSES = ("08", "28", "3D", "53", "57")
 
 @contextmanager
 def translate_errors(
-    on_connection_error: Callable[[Any], DbanonError] | None = None,
+    on_connection_error: Callable[[Exception], DbanonError] | None = None,
 ) -> Iterator[None]:
     """Raise errors of the database as dbanon's own.
 
@@ -204,7 +204,7 @@ def translate_errors(
         raise translate_driver_error(driver_error) from None
 
 
-def translate_pooler_error(error: Any) -> DbanonError | None:
+def translate_pooler_error(error: object) -> DbanonError | None:
     """Translate an error of a pooler such as pgbouncer; None if the error is not a pooler's.
 
     Poolers use the same SQLSTATE for all of their errors.
@@ -218,7 +218,7 @@ def translate_pooler_error(error: Any) -> DbanonError | None:
     return None
 
 
-def translate_driver_error(error: Any) -> DbanonError:
+def translate_driver_error(error: object) -> DbanonError:
     """Translate an error of the driver."""
     sqlstate = getattr(error, "sqlstate", None)
     # Compare names of classes, since psycopg cannot be imported in a backend.
@@ -249,7 +249,7 @@ def translate_driver_error(error: Any) -> DbanonError:
     )
 
 
-def _translate_limit_error(error: Any) -> DbanonError:
+def _translate_limit_error(error: object) -> DbanonError:
     """Translate an error about a limit: of ledger entries, rules or temporary files."""
     diagnosis = getattr(error, "diag", None)
     constraint = getattr(diagnosis, "constraint_name", None)
@@ -268,7 +268,7 @@ def _translate_limit_error(error: Any) -> DbanonError:
     )
 
 
-def _describe_objects(error: Any) -> str:
+def _describe_objects(error: object) -> str:
     """Return the names of the table, column and constraint of an error, in parentheses."""
     diagnosis = getattr(error, "diag", None)
     names = [

@@ -14,8 +14,7 @@ to the relation.
 
 from __future__ import annotations
 
-from typing import Any
-
+from dbanon.data.types import SqlRow
 from dbanon.errors import ForeignCode
 
 # SQL condition on ``pg_roles AS o``: this owner is neither the caller nor a superuser.
@@ -373,7 +372,7 @@ def foreign_type_error(name: object, column: str, foreign_type: str) -> ForeignC
     )
 
 
-def require_no_foreign_code(rows: list[tuple[Any, ...]]) -> None:
+def require_no_foreign_code(rows: list[SqlRow]) -> None:
     """Check that ``foreign_code_query`` returned no rows; raises ForeignCode for the first one."""
     if rows:
         raise foreign_code_error(*rows[0])

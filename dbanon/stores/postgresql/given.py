@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from dbanon.sessions.names import literal, to_sql_text
 from dbanon.stores.postgresql.dialect import NO_PARAMETERS
@@ -47,7 +46,7 @@ def provided_text_sql(index: int, sql_type: str) -> str:
     return f"(SELECT dbanon._given({index})::{sql_type})"
 
 
-def bind_parameters(sql: str, parameters: Sequence[Any]) -> tuple[str, list[str]]:
+def bind_parameters(sql: str, parameters: Sequence[object]) -> tuple[str, list[str]]:
     """Bind parameters to a statement; return it and the texts for ``provide_texts``.
 
     A text whose parameter has a cast, ``?::jsonb``, is provided in memory, so that no log contains

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from dbanon.data.words import json_text
 from dbanon.ledger import postgresql as postgresql_ledger
@@ -59,7 +59,10 @@ class PostgresqlLedger(Ledger):
         return not self._connection.rows(postgresql_ledger.FIND_RELEASE_WRITER)
 
     def record_release_as_owner(
-        self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
+        self,
+        row: Mapping[str, object],
+        columns: Sequence[Mapping[str, object]],
+        run: Mapping[str, object],
     ) -> str | None:
         # Without dbanon's functions, nothing can be written with the rights of the ledger's owner.
         if not self._connection.look_up(postgresql_ledger.FIND_RELEASE_WRITER):
@@ -72,7 +75,7 @@ class PostgresqlLedger(Ledger):
         entry = self._connection.call("dbanon._record_release", list(map(json_text, arguments)))
         return str(json.loads(entry)["created_at"])
 
-    def record_run_as_owner(self, run: Mapping[str, Any]) -> bool:
+    def record_run_as_owner(self, run: Mapping[str, object]) -> bool:
         if not self._connection.look_up(postgresql_ledger.FIND_RELEASE_WRITER):
             return False
         self._connection.call("dbanon._record_run", [json_text(run)])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Protocol
 
+from dbanon.data.types import SqlRow
 from dbanon.errors import (
     DatabaseBusy,
     InsufficientRights,
@@ -29,13 +30,13 @@ _PAUSES_MS = (100, 200, 400, 800, 1000)
 class SavepointSession(Protocol):
     """A session with savepoints."""
 
-    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+    def run(self, sql: str, parameters: Sequence[object] = ()) -> None:
         """Execute a statement."""
 
-    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[SqlRow]:
         """Execute a query and return its rows."""
 
-    def savepoint(self) -> AbstractContextManager[Any]:
+    def savepoint(self) -> AbstractContextManager[object]:
         """If the block raises, roll back only its own statements."""
 
 
@@ -338,7 +339,7 @@ def _write_lock_row(session: SavepointSession, job: str) -> bool:
     return True
 
 
-def _job_running_error(job: str, holders: Sequence[tuple[Any, ...]]) -> JobRunning:
+def _job_running_error(job: str, holders: Sequence[SqlRow]) -> JobRunning:
     if not holders:
         return job_running_error(job)
     pid, role, since, _ = holders[0]

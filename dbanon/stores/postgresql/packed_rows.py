@@ -13,12 +13,13 @@ and a bit mask that marks them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon import kernels
+from dbanon.data.array_types import AnyArray
 from dbanon.data.chunks import Chunk, chunk_from_columns
 from dbanon.data.schema import Attribute, Kind
 from dbanon.sessions import statements
@@ -415,7 +416,7 @@ def _validity_from_masks(
     return validity
 
 
-def encode_copy(columns: Sequence[tuple[str, str, NDArray[Any]]]) -> Iterator[bytes]:
+def encode_copy(columns: Sequence[tuple[str, str, AnyArray]]) -> Iterator[bytes]:
     """Yield the bytes of COPY … FROM STDIN (FORMAT binary) for fixed-width columns without NULL.
 
     Parameters
@@ -443,7 +444,7 @@ def encode_copy(columns: Sequence[tuple[str, str, NDArray[Any]]]) -> Iterator[by
     yield COPY_TRAILER
 
 
-def decode_copy(buffer: NDArray[np.uint8], sql_types: Sequence[str]) -> list[NDArray[Any]]:
+def decode_copy(buffer: NDArray[np.uint8], sql_types: Sequence[str]) -> list[AnyArray]:
     """Unpack c rows in the format of ``encode_copy``, without header and trailer.
 
     Returns the columns: int64 (c,) each, or uint64 (c, 2) for ``bytea``.
@@ -467,7 +468,7 @@ def decode_copy(buffer: NDArray[np.uint8], sql_types: Sequence[str]) -> list[NDA
 
 def _copy_row_type(sql_types: Sequence[str]) -> np.dtype[np.void]:
     """Return the dtype of a row of COPY with columns of these types."""
-    fields: list[tuple[Any, ...]] = [("n_fields", ">i2")]
+    fields: list[tuple[str, str]] = [("n_fields", ">i2")]
     for position, sql_type in enumerate(sql_types):
         fields.append((f"length{position}", ">i4"))
         fields += [(name.format(position), dtype) for name, dtype in _COPY_FIELDS[sql_type]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from dbanon.data.words import json_text
 from dbanon.ledger.postgresql import FIND_PERSONS_WRITER
@@ -57,7 +56,7 @@ class PostgresqlPersonRecords(PersonRecords):
         if in_progress is None and self._connection.look_up(_MAY_READ_PERSONS) == [(True,)]:
             # This role may read the table of persons, so let the caller read it once and count.
             return None
-        request: dict[str, Any] = {"releases": list(releases), "k": k}
+        request: dict[str, object] = {"releases": list(releases), "k": k}
         persons = "NULL::bytea[]" if in_progress is None else _STAGED_PERSONS
         if in_progress is not None:
             release_id, relation, source = in_progress

@@ -6,18 +6,47 @@ calls.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias
+
+from dbanon.data.types import JsonMapping
+
+# A row of a result: its values by column.
+PlPythonRow: TypeAlias = JsonMapping
+
+
+class PlPythonResult(Protocol):
+    """The rows that a statement returns."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[PlPythonRow]: ...
+
+    def __getitem__(self, index: int, /) -> PlPythonRow: ...
+
+    def nrows(self) -> int:
+        """Return the number of rows that the statement returned or changed."""
+
+
+class PlPythonCursor(Protocol):
+    """A cursor of a query."""
+
+    def fetch(self, n_rows: int, /) -> PlPythonResult:
+        """Return the next rows, at most this many."""
+
+    def close(self) -> None:
+        """Close the cursor."""
 
 
 class PlPython(Protocol):
     """PL/Python's module for queries in the caller's session."""
 
-    def execute(
-        self, query: object, values: Sequence[object] = (), /
-    ) -> Sequence[Mapping[str, Any]]:
-        """Run a statement, which is text or a plan, and return its rows: values by column."""
+    def execute(self, query: object, values: Sequence[object] = (), /) -> PlPythonResult:
+        """Run a statement, which is text or a plan, and return its rows."""
+
+    def cursor(self, query: str, /) -> PlPythonCursor:
+        """Return a cursor of a query."""
 
     def prepare(self, query: str, types: Sequence[str] = (), /) -> object:
         """Return the plan of a statement whose parameters have these SQL types."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from dbanon.data.types import JsonObject, SqlRow
 from dbanon.errors import (
     InsufficientRights,
     InvalidName,
@@ -84,7 +85,7 @@ class PostgresqlCatalog(Catalog):
         self._relations[resolved_name] = _Relation(oid, relkind, has_children)
         return source
 
-    def _look_up_relation(self, name: RelationName) -> tuple[Any, ...] | None:
+    def _look_up_relation(self, name: RelationName) -> SqlRow | None:
         """Return the row that ``catalog.RELATION`` selects for a name; None if there is none."""
         schemas = [name.schema] if name.schema is not None else self._connection.search_path
         for schema in schemas:
@@ -213,13 +214,13 @@ class PostgresqlCatalog(Catalog):
     def read_column_comments(self, source: RelationName) -> dict[str, str]:
         return dict(self._connection.rows(catalog.COLUMN_COMMENTS, (source.schema, source.name)))
 
-    def summarize_table_state(self, source: RelationName) -> dict[str, Any]:
+    def summarize_table_state(self, source: RelationName) -> JsonObject:
         name = (source.schema, source.name)
         rows = self._connection.rows(
             f"SELECT state::text FROM ({catalog.STATE_BY_NAME}) AS s(state)", (*name, *name)
         )
         [(state_json,)] = rows
-        state: dict[str, Any] = json.loads(state_json) if state_json else {}
+        state: JsonObject = json.loads(state_json) if state_json else {}
         return state
 
     def find_orphaned_tables(self) -> list[RelationName]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
 
+from dbanon.data.types import SqlRow
 from dbanon.errors import (
     InsufficientRights,
     LedgerNotTrusted,
@@ -148,7 +148,7 @@ def make_schema(connection: Connection, schema: str) -> bool:
     return True
 
 
-def require_ledger_rights(look_up: Callable[[str], list[tuple[Any, ...]]]) -> None:
+def require_ledger_rights(look_up: Callable[[str], list[SqlRow]]) -> None:
     """Check that this role may write releases into the ledger.
 
     Raises
@@ -167,7 +167,7 @@ def require_ledger_rights(look_up: Callable[[str], list[tuple[Any, ...]]]) -> No
         )
 
 
-def require_trusted_ledger(look_up: Callable[[str], list[tuple[Any, ...]]]) -> None:
+def require_trusted_ledger(look_up: Callable[[str], list[SqlRow]]) -> None:
     """Check that using the ledger runs no code of other roles.
 
     Raises

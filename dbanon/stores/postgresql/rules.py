@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from dbanon.data.types import SqlRow
 from dbanon.data.words import json_text
 from dbanon.errors import InsufficientRights
 from dbanon.ledger import postgresql as ledger
@@ -93,7 +93,7 @@ class PostgresqlRuleCatalog(RuleCatalog):
                 " `quasi_identifiers`, `hierarchies` and all other roles in the call.",
             )
 
-    def write_as_owner(self, source: RelationName, change: Mapping[str, Any]) -> bool:
+    def write_as_owner(self, source: RelationName, change: Mapping[str, object]) -> bool:
         # Without dbanon's functions, nothing can be written with the rights of the ledger's owner.
         oid = self._lookup_oid(source)
         if oid is None or not self._connection.rows(ledger.FIND_RULES_WRITER):
@@ -101,7 +101,7 @@ class PostgresqlRuleCatalog(RuleCatalog):
         self._connection.call("dbanon._declare", [json_text({"source": oid, **change})])
         return True
 
-    def list_with_state(self, source: RelationName | None) -> list[tuple[Any, ...]]:
+    def list_with_state(self, source: RelationName | None) -> list[SqlRow]:
         if source is None:
             query = _SELECT_RULES.format(rules=rules_with_state(), condition=_ALL_TABLES)
         else:
@@ -109,7 +109,7 @@ class PostgresqlRuleCatalog(RuleCatalog):
             query = _SELECT_RULES.format(rules=rules, condition="j.table_oid IS NOT NULL")
         return self._connection.rows(query)
 
-    def identity_columns(self, source: RelationName) -> dict[str, Any]:
+    def identity_columns(self, source: RelationName) -> dict[str, object]:
         [author] = self._connection.rows(_AUTHOR, (source.schema, source.name))
         return dict(zip(_AUTHOR_COLUMNS, author, strict=True))
 

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event
 
+from dbanon.data.types import SqlRow
 from dbanon.errors import (
     CommitConfirmed,
     ConnectionLost,
@@ -50,7 +51,8 @@ from dbanon.stores.postgresql.locks import hold_job
 from dbanon.stores.postgresql.settings import PIN_STATEMENTS
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    import psycopg
+    from sqlalchemy.pool import ConnectionPoolEntry
 
 
 # Seconds to keep asking the server for the outcome of a commit whose answer was lost.
@@ -208,19 +210,20 @@ def _query_outcome(
     return "aborted" if status == "aborted" else None
 
 
-def _query(connection: Connection, sql: str, *parameters: str) -> Sequence[tuple[Any, ...]]:
+def _query(connection: Connection, sql: str, *parameters: str) -> Sequence[SqlRow]:
     """Return the rows of a query, which takes parameters as ``%s``."""
     with translate_errors(), _driver_connection(connection).cursor() as cursor:
         # The connection may come from the caller's engine, with any search path.
         cursor.execute(PIN_STATEMENTS)
         cursor.execute(sql, parameters or None)
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
-        return rows
+        return cursor.fetchall()
 
 
-def _driver_connection(connection: Connection) -> Any:
+def _driver_connection(connection: Connection) -> psycopg.Connection[SqlRow]:
     """Return the psycopg connection of an SQLAlchemy connection."""
-    return connection.connection.driver_connection
+    driver_connection: psycopg.Connection[SqlRow] | None = connection.connection.driver_connection
+    assert driver_connection is not None
+    return driver_connection
 
 
 def _outcome_unknown_error(transaction_id: str, release_id: str | None) -> OutcomeUnknown:
@@ -423,7 +426,7 @@ class PostgresqlStore:
         )
 
 
-def _require_idle(driver_connection: Any) -> None:
+def _require_idle(driver_connection: psycopg.Connection[SqlRow] | None) -> None:
     """Check that a connection of the caller's engine has no open transaction.
 
     Parameters
@@ -438,13 +441,17 @@ def _require_idle(driver_connection: Any) -> None:
         raise open_transaction_error("PostgreSQL")
 
 
-def _record_backend(driver_connection: Any, record: Any) -> None:
+def _record_backend(
+    driver_connection: psycopg.Connection[SqlRow], record: ConnectionPoolEntry
+) -> None:
     """Record the backend of a new connection, and pin its search path."""
     watch(driver_connection)
     record.info[BACKEND_KEY] = query_backend(driver_connection)
 
 
-def _end_first_transaction(driver_connection: Any, record: Any) -> None:
+def _end_first_transaction(
+    driver_connection: psycopg.Connection[SqlRow], record: ConnectionPoolEntry
+) -> None:
     """End the transaction in which SQLAlchemy initialized a new connection.
 
     No state may be left on the server, since a pooler may give the connection to another client.

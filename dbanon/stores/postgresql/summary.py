@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 from dbanon.data.counts import Counts
 from dbanon.data.frozen import dataclass
+from dbanon.data.types import JsonMapping
 from dbanon.data.words import json_text
 from dbanon.errors import OutputExists, OutputNotOurs, SourceChanged
 from dbanon.job.job import Job
@@ -264,7 +264,7 @@ def write(
     session.connection.insert_rows(name, list(row), [tuple(row.values())])
 
 
-def _readable_evaluation(evaluation: Mapping[str, Any] | None, k: int) -> str | None:
+def _readable_evaluation(evaluation: JsonMapping | None, k: int) -> str | None:
     """Return an evaluation as JSON that readers of the summary may see.
 
     Results of attacks are left out, and small counts are shown as ranges.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import sqlalchemy
 
+from dbanon.data.types import SqlRow
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.connection import Connection
 from dbanon.stores.sqlite.dialect import SqliteDialect
@@ -35,17 +35,17 @@ class SqliteConnection(Connection):
         # The connection of Python's module sqlite3.
         self.driver = driver
 
-    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+    def run(self, sql: str, parameters: Sequence[object] = ()) -> None:
         self.report(sql)
         with translate_errors():
             self.driver.execute(sql, tuple(parameters)).close()
 
-    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[SqlRow]:
         self.report(sql)
         with translate_errors():
             return self.driver.execute(sql, tuple(parameters)).fetchall()
 
-    def batches(self, sql: str, chunk_rows: int) -> Iterator[list[tuple[Any, ...]]]:
+    def batches(self, sql: str, chunk_rows: int) -> Iterator[list[SqlRow]]:
         """Yield the result of a query in batches of up to ``chunk_rows`` rows."""
         self.report(sql)
         with translate_errors():

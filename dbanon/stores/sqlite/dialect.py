@@ -12,8 +12,9 @@ import re
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,9 @@ from dbanon.sessions import statements
 from dbanon.sessions.base import require_years, uncopyable_type_error, uncopyable_value_error
 from dbanon.sessions.dialect import Dialect
 from dbanon.sessions.names import quote
+
+# A value as SQLite stores it, in one of its storage classes.
+SqliteValue: TypeAlias = int | float | str | bytes | None
 
 # Words that begin a column constraint for SQLite's parser.
 _CONSTRAINT_KEYWORDS = frozenset(
@@ -96,7 +100,7 @@ def longest_or_largest_expression(attribute: Attribute) -> str:
     return f"max(length({column}))" if attribute.kind is Kind.TIMESTAMP else "NULL"
 
 
-def with_observed_digits(attribute: Attribute, longest_or_largest: Any) -> Attribute:
+def with_observed_digits(attribute: Attribute, longest_or_largest: float | None) -> Attribute:
     """Set the scale of timestamps, or the precision of decimals, by the stored values.
 
     Parameters
@@ -106,7 +110,7 @@ def with_observed_digits(attribute: Attribute, longest_or_largest: Any) -> Attri
     """
     if attribute.kind is Kind.TIMESTAMP:
         # The digits after this prefix are the fraction of a second.
-        n_digits = max((longest_or_largest or 0) - len("2000-01-01 00:00:00."), 0)
+        n_digits = max(int(longest_or_largest or 0) - len("2000-01-01 00:00:00."), 0)
         return replace(attribute, scale=n_digits)
     if attribute.kind is Kind.DECIMAL and (longest_or_largest or 0) >= 10 ** (
         attribute.precision - attribute.scale
@@ -170,7 +174,7 @@ def to_attribute(name: str, declared_type: str, nullable: bool) -> Attribute:
 
 def to_chunk(
     keys: NDArray[np.int64],
-    columns: Sequence[tuple[Any, ...]],
+    columns: Sequence[Sequence[SqliteValue]],
     attributes: Sequence[Attribute],
 ) -> Chunk:
     """Build a chunk from row keys, int64 (n_rows, 1), and the stored values of each column."""
@@ -185,7 +189,7 @@ def to_chunk(
     return chunk_from_columns(keys, numbers, valid, attributes)
 
 
-def _to_numbers(attribute: Attribute, values: Sequence[Any]) -> NDArray[np.float64]:
+def _to_numbers(attribute: Attribute, values: Sequence[SqliteValue]) -> NDArray[np.float64]:
     """Convert stored values to numbers, float64 (n_rows,); 0 where NULL."""
     if attribute.kind not in (Kind.DATE, Kind.TIMESTAMP):
         return np.array([0 if value is None else value for value in values], np.float64)
@@ -195,10 +199,10 @@ def _to_numbers(attribute: Attribute, values: Sequence[Any]) -> NDArray[np.float
     return timestamps.astype(np.int64).astype(np.float64)
 
 
-def stored_values(column: ReleasedColumn) -> Sequence[Any]:
+def stored_values(column: ReleasedColumn) -> Sequence[SqliteValue]:
     """Convert the values of classes to what SQLite stores; None where NULL."""
     attribute, values = column.attribute, column.values
-    stored: list[Any]
+    stored: list[SqliteValue]
     if attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
         # Raises UnsupportedType.
         require_years(column, first_year=0, database="SQLite")
@@ -228,7 +232,7 @@ def stored_values(column: ReleasedColumn) -> Sequence[Any]:
     return stored
 
 
-def to_storable(value: Any) -> Any:
+def to_storable(value: object) -> SqliteValue:
     """Convert a value from another database to one that SQLite can store."""
     if isinstance(value, (float, Decimal)) and value != value:
         # SQLite would silently store NaN as NULL.
@@ -241,8 +245,7 @@ def to_storable(value: Any) -> Any:
         if value.is_infinite():
             raise uncopyable_value_error()
         return float(value) if int(value) != value else _to_storable_integer(int(value))
-    # A timestamp; dates have no hour.
-    if hasattr(value, "hour"):
+    if isinstance(value, datetime):
         return value.isoformat(sep=" ")
     return str(value)
 
@@ -285,7 +288,7 @@ def digest_of_query(connection: sqlite3.Connection, query: str, salt: int) -> tu
         connection.text_factory = text_factory
 
 
-def hash_rows(rows: Iterable[tuple[Any, ...]], salt: int) -> tuple[int, int]:
+def hash_rows(rows: Iterable[tuple[SqliteValue | tuple[bytes], ...]], salt: int) -> tuple[int, int]:
     """Return the number of rows, and the sum of their hashes."""
     # Look methods up once instead of for each row.
     salted_hash = hashlib.blake2b(salt.to_bytes(8, "little"), digest_size=_DIGEST_BITS // 8)
@@ -356,7 +359,7 @@ class SqliteDialect(Dialect):
         # with. CAST to DATE would yield a number instead.
         return "?"
 
-    def texts_query(self, values: Sequence[str]) -> tuple[str, Any]:
+    def texts_query(self, values: Sequence[str]) -> tuple[str, object]:
         return "SELECT value FROM json_each(?)", json.dumps(values)
 
     def bounded_number(self, attribute: Attribute, low: str, high: str) -> str:

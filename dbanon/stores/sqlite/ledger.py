@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from dbanon.ledger.tables import ledger_is_current
 from dbanon.sessions.names import RelationName
@@ -43,6 +43,6 @@ class SqliteLedger(FileLedger):
         with translate_errors():
             create_or_migrate(self, self._connection.alembic_connection)
 
-    def to_timestamp(self, text: str) -> Any:
+    def to_timestamp(self, text: str) -> str:
         # The ledger stores timestamps as text, because SQLite has no type for them.
         return text

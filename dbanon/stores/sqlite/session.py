@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import sqlalchemy
@@ -22,6 +22,7 @@ from dbanon.data.chunks import Chunk
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Schema
+from dbanon.data.types import SqlRow
 from dbanon.errors import (
     MixedTypes,
 )
@@ -32,6 +33,7 @@ from dbanon.sessions.base import (
     Locator,
     OnSql,
     Relation,
+    ReleasedBatch,
     prepend_class_and_position,
     row_id_shadowed_error,
 )
@@ -42,6 +44,7 @@ from dbanon.stores.sqlite import dialect
 from dbanon.stores.sqlite.catalog import ROWID_NAMES, SqliteCatalog
 from dbanon.stores.sqlite.chain_dialect import SqliteChainDialect
 from dbanon.stores.sqlite.connection import SqliteConnection
+from dbanon.stores.sqlite.dialect import SqliteValue
 from dbanon.stores.sqlite.digests import SqliteDigests
 from dbanon.stores.sqlite.errors import translate_errors
 from dbanon.stores.sqlite.ledger import SqliteLedger
@@ -137,7 +140,7 @@ class SqliteSession(FileSession):
 
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
-    ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
+    ) -> Iterator[tuple[NDArray[np.int64], list[SqlRow]]]:
         expressions = [
             *source.required_locator.expressions,
             *(f"s.{quote(name)}" for name in columns),
@@ -153,7 +156,7 @@ class SqliteSession(FileSession):
     # -- staging ----------------------------------------------------------------------------------
 
     def _stage(
-        self, table: str, columns: Sequence[tuple[str, str]], rows: Iterable[tuple[Any, ...]]
+        self, table: str, columns: Sequence[tuple[str, str]], rows: Iterable[SqlRow]
     ) -> None:
         """Create a staging table with these rows."""
         self.run(statements.create_staging(table, columns))
@@ -182,15 +185,13 @@ class SqliteSession(FileSession):
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
         class_columns = [("class", "INTEGER PRIMARY KEY")]
-        value_lists: list[Sequence[Any]] = [range(n_classes)]
+        value_lists: list[Sequence[SqliteValue]] = [range(n_classes)]
         for position, column in enumerate(columns):
             class_columns.append((statements.value_column(position), ""))
             value_lists.append(dialect.stored_values(column))
         self._stage(statements.CLASSES, class_columns, zip(*value_lists, strict=True))
 
-    def load_rows(
-        self, attributes: Sequence[Attribute], batches: Iterable[tuple[Any, ...]]
-    ) -> None:
+    def load_rows(self, attributes: Sequence[Attribute], batches: Iterable[ReleasedBatch]) -> None:
         columns = [("class", "INTEGER"), ("position", "INTEGER")]
         columns += [
             (statements.retained_column_name(i), self.dialect.type_of(a))
@@ -210,7 +211,7 @@ class SqliteSession(FileSession):
         return replace(relation, locator=Locator((f"s.{free_names[0]}",), ("INTEGER",)))
 
     def fill_file_rows(
-        self, attributes: Sequence[Attribute], batches: Iterable[Sequence[tuple[Any, ...]]]
+        self, attributes: Sequence[Attribute], batches: Iterable[Sequence[SqlRow]]
     ) -> None:
         placeholders = ", ".join("?" for _ in attributes)
         insert_statement = f"INSERT INTO {quote(statements.FILE_ROWS)} VALUES ({placeholders})"
