@@ -10,24 +10,30 @@ module also builds this alignment, and checks that it still fits two frames.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from hashlib import sha256
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from dbanon.data.array_types import AnyDtype
 from dbanon.data.conversion import is_numeric_text
 from dbanon.errors import InvalidParameter, RowsNotAligned, UnsupportedType, invalid_text_error
 from dbanon.release.alignment import SHUFFLED, Alignment
 from dbanon.release.report import Report
 
 if TYPE_CHECKING:
+    import polars
     import pyarrow as pa
+    from pandas.api.extensions import ExtensionDtype
+
+    from dbanon.hierarchy.spec import HierarchySource
 
 
 _SUPPORTED_DATA_HINT = (
@@ -35,7 +41,7 @@ _SUPPORTED_DATA_HINT = (
 )
 
 
-def frame_of(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
+def frame_of(data: object) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
     """Convert a table to a data frame.
 
     Also returns a function that converts a released frame to the type of the table.
@@ -75,7 +81,7 @@ def frame_of(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
     raise InvalidParameter("The data is not a table with named columns.", hint=_SUPPORTED_DATA_HINT)
 
 
-def has_lone_surrogate(values: Iterable[Any]) -> bool:
+def has_lone_surrogate(values: Iterable[object]) -> bool:
     """Return True if a text contains a lone surrogate, which UTF-8 cannot encode."""
     try:
         "".join(value for value in values if isinstance(value, str)).encode()
@@ -84,7 +90,9 @@ def has_lone_surrogate(values: Iterable[Any]) -> bool:
     return False
 
 
-def _columns_of(data: Any) -> Iterable[tuple[Any, Any]]:
+def _columns_of(
+    data: Mapping[object, Iterable[object]] | Sequence[Mapping[object, object]],
+) -> Iterable[tuple[object, Iterable[object]]]:
     """Return the name and the values of each column of a dict or list of dicts."""
     if isinstance(data, Mapping):
         return data.items()
@@ -96,11 +104,11 @@ def _return_unchanged(released: pd.DataFrame) -> pd.DataFrame:
     return released
 
 
-def _package_name(data: Any) -> str:
+def _package_name(data: object) -> str:
     return type(data).__module__.partition(".")[0]
 
 
-def _is_list_of_dicts(data: Any) -> bool:
+def _is_list_of_dicts(data: object) -> TypeGuard[Sequence[Mapping[object, object]]]:
     return isinstance(data, (list, tuple)) and bool(data) and isinstance(data[0], Mapping)
 
 
@@ -123,7 +131,7 @@ def _frame_from_arrow(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame],
         ) from None
     arrow_types = {field.name: field.type for field in table.schema}
 
-    def to_original_form(released: pd.DataFrame) -> Any:
+    def to_original_form(released: pd.DataFrame) -> pa.Table | polars.DataFrame:
         columns = [
             _to_arrow_column(pa, released[name], arrow_types.get(name)) for name in released.columns
         ]
@@ -135,7 +143,7 @@ def _frame_from_arrow(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame],
     return frame, to_original_form
 
 
-def _with_decimals(pa: Any, table: pa.Table) -> pa.Table:
+def _with_decimals(pa: ModuleType, table: pa.Table) -> pa.Table:
     """Convert numbers that arrive as text, such as PostgreSQL's numeric through ADBC, to decimals.
 
     Columns with NaN or infinity stay text.
@@ -149,7 +157,7 @@ def _with_decimals(pa: Any, table: pa.Table) -> pa.Table:
     return table
 
 
-def _to_pandas(pa: Any, table: pa.Table) -> pd.DataFrame:
+def _to_pandas(pa: ModuleType, table: pa.Table) -> pd.DataFrame:
     """Convert a table to a frame.
 
     Raises UnsupportedType for the first column that pandas cannot hold.
@@ -172,9 +180,9 @@ def _to_pandas(pa: Any, table: pa.Table) -> pd.DataFrame:
         raise
 
 
-def _to_polars(pl: Any, table: pa.Table, schema: Mapping[str, Any]) -> Any:
+def _to_polars(pl: ModuleType, table: pa.Table, schema: Mapping[str, Any]) -> polars.DataFrame:
     """Convert a release to polars; Enum columns keep only the categories of released rows."""
-    result = pl.from_arrow(table)
+    result: polars.DataFrame = pl.from_arrow(table)
     for name, polars_type in schema.items():
         if not isinstance(polars_type, pl.Enum) or name not in result.columns:
             continue
@@ -188,7 +196,7 @@ def _to_polars(pl: Any, table: pa.Table, schema: Mapping[str, Any]) -> Any:
     return result
 
 
-def _with_readable_type(pa: Any, field: pa.Field) -> pa.Field:
+def _with_readable_type(pa: ModuleType, field: pa.Field) -> pa.Field:
     """Replace a type that pandas cannot read by one with the same values in another layout."""
     type_name = str(field.type)
     if isinstance(field.type, pa.BaseExtensionType) and type_name == "extension<arrow.bool8>":
@@ -198,9 +206,9 @@ def _with_readable_type(pa: Any, field: pa.Field) -> pa.Field:
     return field
 
 
-def _nullable_types(pa: Any) -> dict[Any, Any]:
+def _nullable_types(pa: ModuleType) -> dict[object, AnyDtype | ExtensionDtype]:
     """Return the nullable pandas types of booleans and integers, by Arrow type."""
-    pandas_types: dict[Any, Any] = {pa.bool_(): pd.BooleanDtype()}
+    pandas_types: dict[object, AnyDtype | ExtensionDtype] = {pa.bool_(): pd.BooleanDtype()}
     for sign in ("Int", "UInt"):
         for bits in (8, 16, 32, 64):
             name = f"{sign}{bits}"
@@ -208,7 +216,9 @@ def _nullable_types(pa: Any) -> dict[Any, Any]:
     return pandas_types
 
 
-def _to_arrow_column(pa: Any, series: pd.Series[Any], original_type: Any) -> Any:
+def _to_arrow_column(
+    pa: ModuleType, series: pd.Series[Any], original_type: pa.DataType | None
+) -> pa.Array | pa.ChunkedArray:
     """Convert a released column to its original type, or to another if the values do not fit it."""
     if original_type is not None:
         try:
@@ -246,10 +256,10 @@ def require_not_shuffled(released: pd.DataFrame) -> None:
 
 def alignment_of(
     original: pd.DataFrame,
-    released: Any,
+    released: ArrayLike,
     names: Iterable[str],
     original_positions: NDArray[np.int64],
-    hierarchies: Mapping[str, Any],
+    hierarchies: Mapping[str, HierarchySource],
 ) -> Alignment:
     """Build the alignment of released rows with their originals.
 
@@ -312,6 +322,6 @@ def _digests(frame: pd.DataFrame, names: Iterable[str]) -> dict[str, bytes]:
     digests = {}
     for name in names:
         if name in frame.columns:
-            hashes: Any = pd.util.hash_pandas_object(frame[name], index=False)
+            hashes = pd.util.hash_pandas_object(frame[name], index=False)
             digests[name] = sha256(hashes.to_numpy().tobytes()).digest()
     return digests

@@ -13,7 +13,7 @@ from dbanon.stores.frame.conversion import frame_of
 from dbanon.stores.frame.microdata import attribute_of
 
 
-def distributions(released: Any, report: Report) -> tuple[Distribution, ...]:
+def distributions(released: object, report: Report) -> tuple[Distribution, ...]:
     """Return distributions of released quasi-identifiers and sensitive columns, in column order.
 
     Parameters

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.chunks import Chunk, encode_texts, microdata_of_records
 from dbanon.data.conversion import to_unit
 from dbanon.data.microdata import Microdata, is_wide
@@ -100,7 +101,7 @@ def decimals_to_floats(series: pd.Series[Any]) -> NDArray[np.float64]:
     return numbers
 
 
-def unscaled_integer(value: Any, scale: int) -> int:
+def unscaled_integer(value: Decimal | int, scale: int) -> int:
     """Convert a decimal to the integer that has its digits without the point, value * 10**scale.
 
     Parameters
@@ -113,7 +114,7 @@ def unscaled_integer(value: Any, scale: int) -> int:
     return -number if sign else number
 
 
-def to_python_objects(attribute: Attribute, values: NDArray[Any]) -> NDArray[np.object_]:
+def to_python_objects(attribute: Attribute, values: AnyArray) -> NDArray[np.object_]:
     """Convert integers, (m,), to Python's dates or decimals, object (m,).
 
     Parameters

@@ -26,6 +26,7 @@ from dbanon.data.chunks import encode_texts
 from dbanon.data.microdata import CodedColumn, ColumnRoles, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import CASEFOLD, Attribute, Kind, Schema, normalize_spelling
+from dbanon.data.types import JsonMapping, SqlRow
 from dbanon.errors import DbanonError, UnsupportedType
 from dbanon.hierarchy.edges import Pulse
 from dbanon.hierarchy.leaves import list_column_texts
@@ -60,7 +61,7 @@ class FrameSource:
     frame: pd.DataFrame
 
     @property
-    def copied_rows_summary(self) -> Mapping[str, Any]:
+    def copied_rows_summary(self) -> Mapping[str, object]:
         """An empty mapping, since rows are never copied from another source."""
         return {}
 
@@ -102,7 +103,7 @@ class FrameSource:
         """Return the relation unchanged: a frame's rows are identified by position."""
         return relation
 
-    def describe_state(self, relation: Relation) -> Mapping[str, Any]:
+    def describe_state(self, relation: Relation) -> JsonMapping:
         """Return an empty mapping: frames have no ledger."""
         return {}
 
@@ -174,7 +175,7 @@ class FrameSource:
     def find_identifier_columns(self, relation: Relation) -> dict[str, str]:
         """Return the columns that look like person identifiers in the first rows, with reasons."""
         first_rows = self.frame.iloc[:HEAD_ROWS]
-        names: list[Any] = list(self.frame.columns)
+        names: list[object] = list(self.frame.columns)
         attributes = []
         for name in names:
             # Skip unsupported types, and names that are ambiguous or not text.
@@ -280,7 +281,7 @@ class FrameSource:
 
     def read_retained_rows(
         self, relation: Relation, names: Sequence[str], chunk_rows: int
-    ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
+    ) -> Iterator[tuple[NDArray[np.int64], list[SqlRow]]]:
         """Yield batches of m rows: their positions, int64 (m, 1), and a tuple of values for each.
 
         NULL is None.

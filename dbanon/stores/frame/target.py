@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray, AnyDtype
 from dbanon.data.counts import (
     ClassValueCounts,
     CountRequests,
@@ -20,6 +21,7 @@ from dbanon.data.counts import (
     Recount,
 )
 from dbanon.data.schema import Attribute, Kind
+from dbanon.data.types import JsonMapping
 from dbanon.errors import InvalidParameter
 from dbanon.job.job import Job
 from dbanon.ledger.source_history import NO_HISTORY, EarlierRelease, SourceHistory
@@ -36,6 +38,10 @@ from dbanon.stores.frame.display import group_by_display
 from dbanon.stores.frame.microdata import to_python_objects
 from dbanon.stores.frame.source import FRAME_KIND, FRAME_NAME, FrameSource, encode_column
 from dbanon.stores.ports import LastCounts, PreparedRelease, Progress, Source, StagedRelease
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pandas.api.extensions import ExtensionDtype
 
 
 def without_unused_categories(series: pd.Series[Any]) -> pd.Series[Any]:
@@ -58,7 +64,9 @@ def without_unused_categories(series: pd.Series[Any]) -> pd.Series[Any]:
     return series
 
 
-def _without_unused_arrow_categories(series: pd.Series[Any], arrow_type: Any) -> pd.Series[Any]:
+def _without_unused_arrow_categories(
+    series: pd.Series[Any], arrow_type: pa.DataType
+) -> pd.Series[Any]:
     """Drop the unused categories of an Arrow dictionary column; other types stay unchanged."""
     import pyarrow as pa
 
@@ -75,7 +83,9 @@ def _without_unused_arrow_categories(series: pd.Series[Any], arrow_type: Any) ->
     return result
 
 
-def _drop_unused_codes(codes: Any, *, is_ordered: bool) -> tuple[Any, Any]:
+def _drop_unused_codes(
+    codes: NDArray[np.integer], *, is_ordered: bool
+) -> tuple[NDArray[np.int64], NDArray[np.integer]]:
     """Number the codes that occur anew, without gaps and from 0; NULL keeps its code -1.
 
     Returns the new code of each row, and the old code of each new one.
@@ -95,7 +105,7 @@ def _drop_unused_codes(codes: Any, *, is_ordered: bool) -> tuple[Any, Any]:
 
 def generalized_column(
     source: pd.Series[Any],
-    values: NDArray[Any],
+    values: AnyArray,
     is_missing: NDArray[np.bool_] | None,
     row_classes: NDArray[np.int32],
 ) -> pd.Series[Any]:
@@ -185,13 +195,13 @@ class FrameTarget:
         )
 
     def find_earlier_releases(
-        self, source: Source, relation: Relation, source_state: Mapping[str, Any]
+        self, source: Source, relation: Relation, source_state: JsonMapping
     ) -> SourceHistory:
         """Return an empty history: frames have no ledger."""
         return NO_HISTORY
 
     def joint_histories(
-        self, staged_release: Any, earlier: Sequence[EarlierRelease], k: int
+        self, staged_release: StagedFrameRelease, earlier: Sequence[EarlierRelease], k: int
     ) -> JointHistories | None:
         """Return None: frames have no ledger."""
         return None
@@ -337,7 +347,7 @@ def _released_frame(
     """
     row_classes = draft.release.partition.labels[records]
     positions = draft.microdata.keys[records, 0]
-    columns: dict[Any, pd.Series[Any]] = {}
+    columns: dict[Hashable, pd.Series[Any]] = {}
     named_columns = draft.job.named_columns
     for name in frame.columns:
         if name not in named_columns:
@@ -381,7 +391,9 @@ def _pseudonym_column(values: pd.Series[Any], draft: PreparedRelease) -> pd.Seri
     return series
 
 
-def _released_column(column: ReleasedColumn, dtype: Any, row_classes: NDArray[np.int32]) -> Any:
+def _released_column(
+    column: ReleasedColumn, dtype: AnyDtype | ExtensionDtype, row_classes: NDArray[np.int32]
+) -> Any:
     """Build a column of released values in the type of the source column.
 
     Parameters
