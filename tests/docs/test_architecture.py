@@ -1,4 +1,4 @@
-"""The pages on the code: everything they name exists, and the recipes work in a copy of the tree."""
+"""The pages on the code: what they name exists, and their recipes work in a copy of the tree."""
 
 from __future__ import annotations
 

@@ -416,10 +416,10 @@ SERVERS = (
 
 def sort_on_disk(site: Site) -> object:
     """A release by anna that sorts more than fits the memory of its session."""
-    for name, text in (("client.SORT_MEM", "64kB"), ("client.WORK_MEM", "64kB")):
+    for name, text in (("session.SORT_MEM", "64kB"), ("session.WORK_MEM", "64kB")):
         site.patch.setattr(f"dbanon.stores.postgresql.{name}", text)
     small = CLIENT_STATEMENTS.replace(f"'{WORK_MEM}'", "'64kB'")
-    site.patch.setattr("dbanon.stores.postgresql.session.CLIENT_STATEMENTS", small)
+    site.patch.setattr("dbanon.stores.postgresql.connection.CLIENT_STATEMENTS", small)
     return site.take(anonymize("--key id", "anna: "))
 
 

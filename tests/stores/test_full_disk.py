@@ -21,7 +21,7 @@ from dbanon.doors.cli.main import main
 from dbanon.errors import DatabaseFailure, DbanonError, DiskFull
 from dbanon.extensions.mariadb import errors as of_mariadb
 from dbanon.stores.duckdb import errors as of_duckdb
-from dbanon.stores.postgresql import client, session, settings
+from dbanon.stores.postgresql import connection, session, settings
 from dbanon.stores.postgresql import errors as of_postgresql
 from tests.stores.databases import DuckdbDatabase, PostgresqlDatabase
 
@@ -249,10 +249,10 @@ def test_the_limit_of_temporary_files_of_postgresql(
         " FROM generate_series(1, 20000) AS g"
     )
     for name in ("SORT_MEM", "WORK_MEM"):
-        monkeypatch.setattr(client, name, "64kB")
+        monkeypatch.setattr(session, name, "64kB")
     small = settings.CLIENT_STATEMENTS.replace(f"'{settings.WORK_MEM}'", "'64kB'")
     assert small != settings.CLIENT_STATEMENTS
-    monkeypatch.setattr(session, "CLIENT_STATEMENTS", small)
+    monkeypatch.setattr(connection, "CLIENT_STATEMENTS", small)
     database = f'ALTER DATABASE "{pg_url.rpartition("/")[2]}" SET temp_file_limit ='
     options = OPTIONS | {"output": "release.people", "method": "mdav", "key": ["id"]}
     postgresql.execute(f"{database} 64")
