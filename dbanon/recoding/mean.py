@@ -106,8 +106,8 @@ def release_means(
     """
     del column_statistics, settings  # parameters of all recodings, which others need
     exact_means = {}
-    if microdata.wide:
-        wide_attributes = [a for a in microdata.numeric if a.name in microdata.wide]
+    wide_attributes = [a for a in microdata.numeric if a.name in microdata.wide]
+    if wide_attributes:
         for name, totals in exact_totals(partition, wide_attributes).items():
             exact_means[name] = _compute_exact_means(totals, partition)
 
