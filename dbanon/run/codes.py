@@ -48,16 +48,13 @@ def count_averaged_codes(
             requested_kinds.get(name) == NUMERIC
             or name not in numeric_names
             or column.interval_ranges is not None
+            or not name_suggests_codes(name)
         ):
             continue
         valid = microdata.valid_column(name)
         values = microdata.numbers[:, numeric_names.index(name)]
         source_codes = np.unique(values if valid is None else values[valid])
-        if (
-            not name_suggests_codes(name)
-            or len(source_codes) > MAX_CODES
-            or (source_codes % 1).any()
-        ):
+        if len(source_codes) > MAX_CODES or (source_codes % 1).any():
             continue
         is_unknown = ~np.isin(column.as_float(), source_codes)
         if column.missing is not None:
