@@ -25,7 +25,7 @@ class ChainDialect(ABC):
 
     Parameters
     ----------
-    connection : the session that makes the release.
+    connection : executes SQL in the transaction that makes the release.
     """
 
     # SQL that is appended to a subquery so that its expressions are computed only once per row.

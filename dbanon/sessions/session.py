@@ -1,4 +1,4 @@
-"""The part of a session that all SQL databases share.
+"""What sessions on all SQL databases share.
 
 A session is one transaction on one snapshot; its changes become visible at the commit.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import sqlite3
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,23 @@ def test_the_key_stands_nowhere(people: Database, tmp_path: Path) -> None:
         assert secret.upper() not in recorded_text
         block = bytes(byte ^ 0x36 for byte in bytes.fromhex(secret))
         assert block.hex() not in recorded_text
+
+
+@pytest.mark.parametrize("is_statement_open", [False, True])
+def test_a_failed_run_leaves_no_key_in_a_connection_to_sqlite(is_statement_open: bool) -> None:
+    """The key is in a function of the connection, which no rollback removes."""
+    from dbanon.stores.sqlite.store import SqliteStore
+
+    connection = sqlite3.connect(":memory:")
+    cursor = connection.cursor()
+    with suppress(KeyboardInterrupt), SqliteStore(connection).session(write=True) as session:
+        session.tags.stage_key(b"inner", b"outer")
+        if is_statement_open:
+            # As after an interrupt. SQLite then removes no function.
+            cursor.execute("WITH n(i) AS (VALUES (1), (2)) SELECT i FROM n").fetchone()
+        raise KeyboardInterrupt
+    with pytest.raises(sqlite3.OperationalError):
+        connection.execute("SELECT dbanon_keyed_tag('x')").fetchall()
 
 
 def test_strict_refuses_them_before_a_row_is_read(people: Database) -> None:

@@ -253,7 +253,12 @@ def _publish_table(
 ) -> tuple[RelationName, Report]:
     """Write, recount and publish the release of one table; return its relation and report.
 
-    ``ChainTableRun`` documents the parameters.
+    ``ChainTableRun`` documents the other parameters.
+
+    Parameters
+    ----------
+    state : the new state of the chain, on a session that reads the chain's database.
+    release_writer : a session on the database of the releases.
     """
     chain_reader = state.session
     target: ChainTarget | MeasuringChainTarget

@@ -75,7 +75,7 @@ class MariadbPublication(Publication):
 
     Parameters
     ----------
-    session : the session, whose ledger records the releases.
+    session : records releases in its ledger, after the swap.
     catalog : the catalog of the session.
     """
 

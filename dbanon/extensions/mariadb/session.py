@@ -131,7 +131,10 @@ class MariadbSession(MariadbStaging):
             definition = f"PRIMARY KEY ({row_column})"
             row_value = f"{quote(key_attributes[0].name)} AS {row_column}, "
         elif key_attributes:
-            sort_keys = ", ".join(self._sortable(a, quote(a.name)) for a in key_attributes)
+            # Texts are sorted by code point.
+            sort_keys = ", ".join(
+                mariadb_dialect.copied_column(a, quote(a.name)) for a in key_attributes
+            )
             order = f" ORDER BY {sort_keys}"
         # The condition by which the job selects rows. The line breaks end any comments in it.
         condition = source.selected_rows and source.selected_rows.condition
@@ -189,14 +192,6 @@ class MariadbSession(MariadbStaging):
                     f'Column "{name}" of {source.name} holds {int(count)} {problem}.',
                     hint="Correct these values, or make them NULL in a view: nullif(…).",
                 )
-
-    def _sortable(self, attribute: Attribute, column: str) -> str:
-        """SQL of a column for ORDER BY; texts are sorted by code point."""
-        return (
-            mariadb_dialect.as_text(attribute, column)
-            if attribute.kind is Kind.CATEGORY
-            else column
-        )
 
     def sample(self, relation: RelationName, share: float) -> str:
         # Store the sample in a table, so that a query that refers to it twice sees the same rows.

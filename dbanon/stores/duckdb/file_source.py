@@ -166,7 +166,7 @@ class FileStore(DuckdbStore):
 
 
 class _FileCatalog(DuckdbCatalog):
-    """A catalog that lets no column be read whose type is unknown.
+    """A catalog that refuses to read columns whose type is unknown.
 
     Parameters
     ----------

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
+from weakref import WeakMethod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,7 +85,9 @@ class PlpySession(PostgresqlSession):
         super().__init__(
             connection,
             catalog=catalog,
-            publication=BackendPublication(connection, catalog.list_columns, self.drop_staging),
+            publication=BackendPublication(
+                connection, catalog.list_columns, WeakMethod(self.drop_staging)
+            ),
             ledger=PlpyLedger(connection, catalog.find_existing),
         )
         # SQL that selects rows of the copied source, with a leading AND; empty for all.

@@ -8,7 +8,7 @@ from dbanon.stores.postgresql.ledger import PostgresqlLedger
 
 
 class PlpyLedger(PostgresqlLedger):
-    """The ledger of the session of SQL functions, which never migrate it."""
+    """The ledger of a PostgreSQL database, which SQL functions check but never migrate."""
 
     def ensure_current(self) -> None:
         versions = self._connection.rows("SELECT version_num FROM dbanon.alembic_version")

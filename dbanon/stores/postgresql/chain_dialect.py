@@ -193,8 +193,8 @@ class PostgresqlChainArrays(ChainArrays):
 
     Parameters
     ----------
-    connection : the session that copies columns.
-    release_arrays : the session that writes the rows of new cells from arrays.
+    connection : copies columns to the server and back.
+    release_arrays : the session, which writes the rows of new cells from arrays.
     """
 
     no_person_tag = "decode('00000000000000000000000000000000', 'hex')"

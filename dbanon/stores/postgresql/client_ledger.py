@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from dbanon.errors import OutputExists, SourceChanged
 from dbanon.ledger.postgresql import REVOKE_INTERNAL, REVOKE_PERSONS
@@ -14,9 +13,6 @@ from dbanon.stores.postgresql.client_connection import PsycopgConnection
 from dbanon.stores.postgresql.errors import translate_errors
 from dbanon.stores.postgresql.ledger import PostgresqlLedger
 from dbanon.stores.postgresql.locks import lock_schema
-
-if TYPE_CHECKING:
-    pass
 
 
 class PsycopgLedger(PostgresqlLedger):

@@ -27,8 +27,8 @@ _ATTEMPT_TIMEOUTS_MS = (50, 100, 200, 400, 800)
 _PAUSES_MS = (100, 200, 400, 800, 1000)
 
 
-class SavepointSession(Protocol):
-    """A session with savepoints."""
+class SavepointConnection(Protocol):
+    """Executes SQL in one transaction, with savepoints."""
 
     def run(self, sql: str, parameters: Sequence[object] = ()) -> None:
         """Execute a statement."""
@@ -55,7 +55,7 @@ _RELATION_HOLDERS = """
 
 
 def run_with_retries(
-    session: SavepointSession,
+    connection: SavepointConnection,
     statements: Sequence[str],
     relation: RelationName | str,
     timeout_seconds: float | None = None,
@@ -73,34 +73,34 @@ def run_with_retries(
     """
     started_at = time.monotonic()
     attempt = 0
-    session_timeout_ms = _lock_timeout_ms(session)
+    session_timeout_ms = _lock_timeout_ms(connection)
     timeout_seconds = session_timeout_ms / 1000 if timeout_seconds is None else timeout_seconds
     while True:
         index = min(attempt, len(_ATTEMPT_TIMEOUTS_MS) - 1)
         try:
-            with session.savepoint():
+            with connection.savepoint():
                 attempt_timeout_ms = min(_ATTEMPT_TIMEOUTS_MS[index], session_timeout_ms)
-                session.run(set_lock_timeout(attempt_timeout_ms))
+                connection.run(set_lock_timeout(attempt_timeout_ms))
                 for statement in statements:
-                    session.run(statement)
-                session.run(set_lock_timeout(session_timeout_ms))
+                    connection.run(statement)
+                connection.run(set_lock_timeout(session_timeout_ms))
             return
         except DatabaseBusy as error:
             if time.monotonic() - started_at > timeout_seconds:
-                raise _busy_error(session, relation, timeout_seconds, error.detail) from None
+                raise _busy_error(connection, relation, timeout_seconds, error.detail) from None
         # Sleep on the server, so that cancelling the statement ends the pause.
-        session.run(f"SELECT pg_sleep({_PAUSES_MS[index]} / 1000.0)")
+        connection.run(f"SELECT pg_sleep({_PAUSES_MS[index]} / 1000.0)")
         attempt += 1
 
 
-def _lock_timeout_ms(session: SavepointSession) -> int:
+def _lock_timeout_ms(connection: SavepointConnection) -> int:
     """Return this session's lock timeout in ms."""
-    [(setting,)] = session.rows("SELECT current_setting('lock_timeout')")
+    [(setting,)] = connection.rows("SELECT current_setting('lock_timeout')")
     return lock_milliseconds(setting)
 
 
 def lock_schema(
-    session: SavepointSession, schema: str, timeout_seconds: float = LOCK_SECONDS
+    connection: SavepointConnection, schema: str, timeout_seconds: float = LOCK_SECONDS
 ) -> None:
     """Lock all tables of a schema exclusively, so that any of them can be changed.
 
@@ -109,7 +109,7 @@ def lock_schema(
     DatabaseBusy : other sessions held locks until the timeout.
     InsufficientRights : a table belongs to another role.
     """
-    tables = session.rows(
+    tables = connection.rows(
         "SELECT c.relname::text FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace"
         " WHERE n.nspname = ? AND c.relkind = 'r' ORDER BY c.oid",
         (schema,),
@@ -117,11 +117,11 @@ def lock_schema(
     if tables:
         names = ", ".join(f"ONLY {RelationName(schema, name).quoted}" for (name,) in tables)
         lock = f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE"
-        run_with_retries(session, [lock], schema, timeout_seconds)
+        run_with_retries(connection, [lock], schema, timeout_seconds)
 
 
 def _busy_error(
-    session: SavepointSession,
+    connection: SavepointConnection,
     relation: RelationName | str,
     timeout_seconds: float,
     detail: str | None,
@@ -136,7 +136,7 @@ def _busy_error(
         schema_and_name: tuple[str | None, str | None] = relation.schema, relation.name
     else:
         schema_and_name = relation, None
-    holders = [LockHolder(*row) for row in session.rows(_RELATION_HOLDERS, schema_and_name)]
+    holders = [LockHolder(*row) for row in connection.rows(_RELATION_HOLDERS, schema_and_name)]
     holder_sentence = " It is held by " + "; ".join(map(str, holders)) + "." if holders else ""
     subject = relation if isinstance(relation, RelationName) else f"The schema {relation}"
     return DatabaseBusy(
@@ -169,7 +169,7 @@ _OUTPUT_HOLDERS = f"""
     LIMIT 1"""
 
 
-def lock_output(session: SavepointSession, name: RelationName) -> None:
+def lock_output(connection: SavepointConnection, name: RelationName) -> None:
     """Lock an output until the transaction ends, without waiting.
 
     Locks of roles that could not create the output are ignored.
@@ -178,9 +178,9 @@ def lock_output(session: SavepointSession, name: RelationName) -> None:
     ------
     OutputBusy : another run holds the lock.
     """
-    if session.rows(f"SELECT pg_try_advisory_xact_lock({_OUTPUT_KEY})", (name.quoted,))[0][0]:
+    if connection.rows(f"SELECT pg_try_advisory_xact_lock({_OUTPUT_KEY})", (name.quoted,))[0][0]:
         return
-    holders = session.rows(_OUTPUT_HOLDERS, (name.quoted, name.schema))
+    holders = connection.rows(_OUTPUT_HOLDERS, (name.quoted, name.schema))
     if holders:
         raise OutputBusy(
             f"Another run is writing {name}: {LockHolder(*holders[0])}.",
@@ -257,8 +257,8 @@ _ADVISORY_ATTEMPTS = 3
 _LOCK_ROW_TIMEOUT_MS = 200
 
 
-def hold_job(session: SavepointSession, ledger: PostgresqlLedger, job: str) -> None:
-    """Hold the locks of a job until the transaction of ``session`` ends.
+def hold_job(connection: SavepointConnection, ledger: PostgresqlLedger, job: str) -> None:
+    """Hold the locks of a job until the transaction of ``connection`` ends.
 
     Parameters
     ----------
@@ -270,12 +270,12 @@ def hold_job(session: SavepointSession, ledger: PostgresqlLedger, job: str) -> N
     LedgerNotTrusted : taking a lock could run code of another role.
     DatabaseBusy : the ledger is being migrated.
     """
-    session.rows(_SET_APPLICATION_NAME, (job,))
-    holds_runner_lock = ledger.exists() and _hold_runner_lock(session, ledger, job)
+    connection.rows(_SET_APPLICATION_NAME, (job,))
+    holds_runner_lock = ledger.exists() and _hold_runner_lock(connection, ledger, job)
     for _ in range(_ADVISORY_ATTEMPTS):
-        if session.rows(f"SELECT pg_try_advisory_xact_lock({_ADVISORY_KEY})", (job,))[0][0]:
+        if connection.rows(f"SELECT pg_try_advisory_xact_lock({_ADVISORY_KEY})", (job,))[0][0]:
             return
-        holders = session.rows(_ADVISORY_HOLDERS, (job, job))
+        holders = connection.rows(_ADVISORY_HOLDERS, (job, job))
         if holders and holds_runner_lock and not any(may_run for *_, may_run in holders):
             # Any role can take an advisory lock. Ignore it if its holder may not run jobs.
             return
@@ -284,7 +284,7 @@ def hold_job(session: SavepointSession, ledger: PostgresqlLedger, job: str) -> N
     raise job_running_error(job)
 
 
-def _hold_runner_lock(session: SavepointSession, ledger: PostgresqlLedger, job: str) -> bool:
+def _hold_runner_lock(connection: SavepointConnection, ledger: PostgresqlLedger, job: str) -> bool:
     """Take the runner lock of a job.
 
     Returns False if this role may not take it, or if it cannot read the ledger, or if the ledger is
@@ -297,40 +297,40 @@ def _hold_runner_lock(session: SavepointSession, ledger: PostgresqlLedger, job: 
     ledger.require_trusted()
     # Do not lock a row of an older ledger: the run will migrate it, which needs exclusive locks.
     # The advisory lock alone protects the job then.
-    if not _can_read_current_ledger(session, ledger):
+    if not _can_read_current_ledger(connection, ledger):
         return False
-    if session.rows(_MAY_CALL_HOLD_JOB) == [(True,)]:
-        acquired = session.rows("SELECT dbanon._hold_job(?)", (job,))[0][0]
-    elif session.rows(_MAY_WRITE_RUNS) == [(True,)]:
-        session.run("LOCK TABLE ONLY dbanon.run IN ROW EXCLUSIVE MODE")
-        acquired = _write_lock_row(session, job)
+    if connection.rows(_MAY_CALL_HOLD_JOB) == [(True,)]:
+        acquired = connection.rows("SELECT dbanon._hold_job(?)", (job,))[0][0]
+    elif connection.rows(_MAY_WRITE_RUNS) == [(True,)]:
+        connection.run("LOCK TABLE ONLY dbanon.run IN ROW EXCLUSIVE MODE")
+        acquired = _write_lock_row(connection, job)
     else:
         return False
     if not acquired:
-        raise _job_running_error(job, session.rows(_ROW_HOLDERS, (job, job)))
+        raise _job_running_error(job, connection.rows(_ROW_HOLDERS, (job, job)))
     return True
 
 
-def _can_read_current_ledger(session: SavepointSession, ledger: PostgresqlLedger) -> bool:
+def _can_read_current_ledger(connection: SavepointConnection, ledger: PostgresqlLedger) -> bool:
     """Return True if this role can read the ledger and it is up to date; keeps no locks."""
-    session.run("SAVEPOINT dbanon_look")
+    connection.run("SAVEPOINT dbanon_look")
     try:
         return ledger.is_current()
     except InsufficientRights:
         return False
     finally:
-        session.run("ROLLBACK TO SAVEPOINT dbanon_look")
+        connection.run("ROLLBACK TO SAVEPOINT dbanon_look")
 
 
-def _write_lock_row(session: SavepointSession, job: str) -> bool:
+def _write_lock_row(connection: SavepointConnection, job: str) -> bool:
     """Take the runner lock as ``dbanon._hold_job`` does; False if another session holds it."""
-    session_timeout_ms = _lock_timeout_ms(session)
+    session_timeout_ms = _lock_timeout_ms(connection)
     try:
-        with session.savepoint():
-            session.run(set_lock_timeout(min(_LOCK_ROW_TIMEOUT_MS, session_timeout_ms)))
+        with connection.savepoint():
+            connection.run(set_lock_timeout(min(_LOCK_ROW_TIMEOUT_MS, session_timeout_ms)))
             for statement in _LOCK_ROW_STATEMENTS:
-                session.run(statement, (job,))
-            session.run(set_lock_timeout(session_timeout_ms))
+                connection.run(statement, (job,))
+            connection.run(set_lock_timeout(session_timeout_ms))
     except (DatabaseBusy, OutputExists, SourceChanged):
         # While another session's row is not committed, the statements wait for it, until the
         # timeout. If it is committed, they fail by a duplicate key, which is translated to

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from weakref import WeakMethod
 
 from dbanon.errors import OutputChanged, ReadOnly, SourceChanged, warn_caller
 from dbanon.ledger.tables import LEDGER_SCHEMA
@@ -214,19 +215,22 @@ class BackendPublication(PostgresqlPublication):
 
     Parameters
     ----------
-    drop_staging : drops the staging tables, so that another call in this transaction can create
-        them.
+    drop_staging : a method of the session that drops the staging tables, so that another call in
+        this transaction can create them. The reference is weak: a circle of references would keep
+        the arrays of a failed call in the memory of the backend.
     """
 
     def __init__(
         self,
         connection: PostgresqlConnection,
         columns_of: Callable[[RelationName], list[tuple[str, str]]],
-        drop_staging: Callable[[], None],
+        drop_staging: WeakMethod[Callable[[], None]],
     ) -> None:
         super().__init__(connection, columns_of)
         self._drop_staging = drop_staging
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
-        self._drop_staging()
+        drop_staging = self._drop_staging()
+        assert drop_staging is not None
+        drop_staging()
         super().publish(output, columns)

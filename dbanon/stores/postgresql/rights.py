@@ -259,7 +259,7 @@ ORDER BY 1, 2, 4"""
 
 
 def read_grants(
-    session: Connection, name: RelationName, columns: Collection[str]
+    connection: Connection, name: RelationName, columns: Collection[str]
 ) -> tuple[str, ...]:
     """Return statements that restore the grants on a relation after it is recreated.
 
@@ -268,7 +268,9 @@ def read_grants(
     columns : names of the columns of the new relation.
     """
     grants = []
-    for privilege, column, is_grantable, grantee in session.rows(_GRANTS, (name.schema, name.name)):
+    for privilege, column, is_grantable, grantee in connection.rows(
+        _GRANTS, (name.schema, name.name)
+    ):
         if column is None or column in columns:
             column_list = "" if column is None else f" ({quote(column)})"
             option = " WITH GRANT OPTION" if is_grantable else ""
@@ -276,7 +278,7 @@ def read_grants(
     return tuple(grants)
 
 
-def restore_grants(session: Connection, name: RelationName, grants: Sequence[str]) -> None:
+def restore_grants(connection: Connection, name: RelationName, grants: Sequence[str]) -> None:
     """Give a recreated relation exactly the grants of the former one.
 
     Default privileges apply whenever a relation is created. The owner may have revoked them from
@@ -286,8 +288,8 @@ def restore_grants(session: Connection, name: RelationName, grants: Sequence[str
     ----------
     grants : the statements from ``read_grants``, called before the relation was dropped.
     """
-    rows = session.rows(_GRANTS, (name.schema, name.name))
+    rows = connection.rows(_GRANTS, (name.schema, name.name))
     for grantee in dict.fromkeys(grantee for *_, grantee in rows):
-        session.run(f"REVOKE ALL ON {name.quoted} FROM {grantee}")
+        connection.run(f"REVOKE ALL ON {name.quoted} FROM {grantee}")
     for grant in grants:
-        session.run(grant)
+        connection.run(grant)

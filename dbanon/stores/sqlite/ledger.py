@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from dbanon.ledger.tables import ledger_is_current
 from dbanon.sessions.names import RelationName
 from dbanon.stores.file_ledger import FileLedger
 from dbanon.stores.sqlite.connection import SqliteConnection
 from dbanon.stores.sqlite.errors import translate_errors
-
-if TYPE_CHECKING:
-    pass
 
 
 class SqliteLedger(FileLedger):

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 import sqlalchemy
@@ -23,9 +22,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.data.types import SqlRow
-from dbanon.errors import (
-    MixedTypes,
-)
+from dbanon.errors import MixedTypes
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
@@ -50,9 +47,6 @@ from dbanon.stores.sqlite.errors import translate_errors
 from dbanon.stores.sqlite.ledger import SqliteLedger
 from dbanon.stores.sqlite.publication import SqlitePublication
 from dbanon.stores.sqlite.tags import SqlitePersonTags
-
-if TYPE_CHECKING:
-    pass
 
 
 class SqliteSession(FileSession):

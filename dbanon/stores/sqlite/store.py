@@ -87,10 +87,10 @@ class SqliteStore(FileDatabase):
                 driver.isolation_level = None
                 connection.begin()
                 with _without_row_counts(driver):
+                    session = SqliteSession(connection, self._on_sql)
                     with translate_errors():
                         driver.execute("BEGIN IMMEDIATE" if write else "BEGIN")
                     try:
-                        session = SqliteSession(connection, self._on_sql)
                         yield session
                         session.drop_staging()
                         if write:
@@ -100,6 +100,8 @@ class SqliteStore(FileDatabase):
                     except BaseException:
                         if driver.in_transaction:
                             driver.execute("ROLLBACK")
+                        # A rollback undoes all else that the session has staged.
+                        session.tags.drop_key()
                         raise
             finally:
                 driver.set_progress_handler(None, 0)
