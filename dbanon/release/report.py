@@ -294,8 +294,6 @@ class Report(LabelledTextWithHtml):
     @property
     def homogeneous(self) -> tuple[str, ...]:
         """Descriptions of sensitive columns with homogeneous classes and no privacy model."""
-        if not self.counts.homogeneity:
-            return ()
         homogeneity = find_unprotected_columns(self.homogeneity, self.arguments.get("models", ()))
         return tuple(finding.describe() for finding in homogeneity)
 
