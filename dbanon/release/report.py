@@ -353,8 +353,9 @@ class Report(LabelledTextWithHtml):
         ----------
         n_earlier : the number of earlier releases of the same source.
         caution : a caution about intersections with earlier releases; None if there is none.
-        joint_arguments : the description of joint histories, under the key ``JOINT_HISTORIES``;
-            None if there is no entity.
+        joint_arguments : the description of joint histories, under the key ``JOINT_HISTORIES``.
+            It has no such key if k counted other persons, or rows, in the earlier releases; None if
+            there is no entity.
         """
         if not n_earlier:
             return self
@@ -363,7 +364,8 @@ class Report(LabelledTextWithHtml):
         text = _EARLIER_RELEASES.format(NOT_CHECKED, n_earlier)
         # Name the command that counts joint histories, unless the run found that they cannot be
         # counted: then there is no "share".
-        if not joint_arguments or "share" in joint_arguments[JOINT_HISTORIES]:
+        histories = (joint_arguments or {}).get(JOINT_HISTORIES)
+        if histories is None or "share" in histories:
             text += ": dbanon chain measure counts them together"
         return report.with_provenance(earlier_releases=text)
 
