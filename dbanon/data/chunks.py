@@ -155,15 +155,14 @@ def microdata_from_chunks(
     n_read = 0
     for chunk in chunks:
         n_read += len(chunk.keys)
-        if memory_limit is not None:
-            require_memory(
-                n_read,
-                len(attributes),
-                memory_limit,
-                "were read so far",
-                on_disk=disk is not None,
-                n_coded=len(categories),
-            )
+        require_memory(
+            n_read,
+            len(attributes),
+            memory_limit,
+            "were read so far",
+            on_disk=disk is not None,
+            n_coded=len(categories),
+        )
         records.add(chunk)
     keys, numbers, codes, valid = records.arrays_by_record()
     # Strictly ascending keys are distinct; only others need a comparison of neighbors.

@@ -125,7 +125,8 @@ class Partition(NotebookCard):
         """Set the fields; raises ValueError if the labels are invalid."""
         labels.setflags(write=False)
         object.__setattr__(self, "labels", labels)
-        object.__setattr__(self, "method_counts", method_counts)
+        # A plain dict, since the default of the argument cannot be pickled.
+        object.__setattr__(self, "method_counts", dict(method_counts))
         # Computing the sizes raises ValueError for a negative label other than SUPPRESSED.
         if not self.sizes.all():
             raise ValueError("labels must have no gaps")

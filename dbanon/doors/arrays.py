@@ -25,7 +25,6 @@ from dbanon.data.schema import Attribute, Kind, Role
 from dbanon.doors.signature import list_options
 from dbanon.errors import InvalidParameter, TooFewRecords, name_missing_extras
 from dbanon.hierarchy.spec import HierarchySource, build_all, parse_all
-from dbanon.job.nulls import MERGE
 from dbanon.job.policy import Policy
 from dbanon.measures import centroid_loss
 from dbanon.partitioning.nulls import merge_nulls
@@ -111,13 +110,11 @@ def partition(
     if candidate_positions is not None:
         # Records with NULLs that are no candidates count as withheld.
         microdata = replace(microdata, n_withheld=len(candidate_positions) - microdata.n_records)
-    if policy.nulls == MERGE:
-        microdata = merge_nulls(microdata, policy)
-    trees = None
-    if hierarchies:
-        # ``partition_for`` builds the trees again if it leaves out some of the records.
-        trees = partial(build_all, parse_all(hierarchies, files=True))
-        policy = replace(policy, hierarchies=trees(microdata))
+    # Only with ``nulls="merge"``; other policies leave the records as they are.
+    microdata = merge_nulls(microdata, policy)
+    # ``partition_for`` builds the trees again if it leaves out some of the records.
+    trees = partial(build_all, parse_all(hierarchies, files=True))
+    policy = replace(policy, hierarchies=trees(microdata))
     result = partition_for(microdata, policy, trees=trees).classes
     # Records that are no candidates have the position -1, and become suppressed.
     return result if candidate_positions is None else result.take(candidate_positions)

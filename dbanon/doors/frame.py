@@ -153,7 +153,7 @@ def anonymize_frame(
     table, to_input_type = frame_of(frame)
     roles = {"quasi_identifiers": quasi_identifiers, "sensitive": sensitive, "keep": keep, "by": by}
     _require_text_names(roles)
-    tree_sources = parse_all(hierarchies, files=True) if hierarchies else {}
+    tree_sources = parse_all(hierarchies, files=True)
     policy = build_options(Policy, {"k": k, **options})
     _check_row_order(rows, policy)
     identifier_options = {

@@ -229,8 +229,7 @@ class Guarantee:
             has unexpected NULLs.
         """
         self._require_rows(counts.rows, expected)
-        models = self._require_models(counts, expected) if self.models else ()
-        verdict = self.verdict(counts, models)
+        verdict = self.verdict(counts, self._require_models(counts, expected))
         if not self.column_sets:
             return verdict
         return replace(verdict, rarest_in_sets=self.require_sets(counts))

@@ -330,8 +330,7 @@ class Job:
             require_no_columns(self, self.policy)
         if self.where is not None:
             require_condition(self.where)
-        if self.policy.models:
-            check_models(self.policy.models, self.sensitive)
+        check_models(self.policy.models, self.sensitive)
         # Checks that concern columns wait until the rules that define them have been read. Reading
         # rules builds a new job, which is checked again.
         if self.declared != RULES_NOT_READ:
@@ -348,9 +347,8 @@ class Job:
                     f'The hierarchy of "{column}" does not name a quasi-identifier.',
                     hint="Give hierarchies to quasi-identifiers only.",
                 )
-        if self.hierarchies:
-            # Labels of some hierarchies contain column values, which ``local_range`` must allow.
-            refuse_labels_with_values(self.hierarchies, self.policy.local_range)
+        # Labels of some hierarchies contain column values, which ``local_range`` must allow.
+        refuse_labels_with_values(self.hierarchies, self.policy.local_range)
         check_entity(self.entity, (*self.quasi_identifiers, *self.retained_columns))
         if self.entity_normalize is not None:
             check_normalize(
@@ -417,8 +415,6 @@ class Job:
     @property
     def columns_in_sets(self) -> tuple[str, ...]:
         """The sensitive and kept columns that sets of ``also_k`` name."""
-        if not self.policy.also_k:
-            return ()
         in_column_sets = [name for column_set in self.policy.also_k for name in column_set.columns]
         return tuple(name for name in (*self.sensitive, *self.keep) if name in in_column_sets)
 

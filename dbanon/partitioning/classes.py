@@ -391,7 +391,7 @@ def require_budget(policy: Policy, n_withheld: int, n_records: int) -> None:
     SuppressionOverBudget : the share exceeds this limit, which is unrelated to privacy budgets.
     """
     limit = policy.max_suppression
-    if n_withheld and limit is not None and n_withheld > max_count_of_share(limit, n_records):
+    if limit is not None and n_withheld > max_count_of_share(limit, n_records):
         needed = required_share_text(n_withheld, n_records)
         raise SuppressionOverBudget(
             f"{n_withheld} of {n_records} records would be suppressed, more than the allowed share"

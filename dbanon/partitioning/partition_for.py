@@ -154,7 +154,7 @@ def _cluster_and_protect(
     partition = find_classes(
         microdata,
         policy,
-        tick if not policy.models else lambda share: tick(clustering_progress * share),
+        lambda share: tick(clustering_progress * share),
         trees,
         # With entities the records are clustered as units, which form a separate table.
         column_statistics if microdata.entities is None else table_statistics,

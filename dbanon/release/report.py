@@ -294,8 +294,6 @@ class Report(LabelledTextWithHtml):
     @property
     def homogeneous(self) -> tuple[str, ...]:
         """Descriptions of sensitive columns with homogeneous classes and no privacy model."""
-        if not self.counts.homogeneity:
-            return ()
         homogeneity = find_unprotected_columns(self.homogeneity, self.arguments.get("models", ()))
         return tuple(finding.describe() for finding in homogeneity)
 
@@ -355,8 +353,9 @@ class Report(LabelledTextWithHtml):
         ----------
         n_earlier : the number of earlier releases of the same source.
         caution : a caution about intersections with earlier releases; None if there is none.
-        joint_arguments : the description of joint histories, under the key ``JOINT_HISTORIES``;
-            None if there is no entity.
+        joint_arguments : the description of joint histories, under the key ``JOINT_HISTORIES``.
+            It has no such key if k counted other persons, or rows, in the earlier releases; None if
+            there is no entity.
         """
         if not n_earlier:
             return self
@@ -365,7 +364,8 @@ class Report(LabelledTextWithHtml):
         text = _EARLIER_RELEASES.format(NOT_CHECKED, n_earlier)
         # Name the command that counts joint histories, unless the run found that they cannot be
         # counted: then there is no "share".
-        if not joint_arguments or "share" in joint_arguments[JOINT_HISTORIES]:
+        histories = (joint_arguments or {}).get(JOINT_HISTORIES)
+        if histories is None or "share" in histories:
             text += ": dbanon chain measure counts them together"
         return report.with_provenance(earlier_releases=text)
 

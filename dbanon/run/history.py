@@ -62,10 +62,8 @@ def caution_about_history(job: Job, source: str, history: SourceHistory) -> Caut
 
     None without such earlier releases, for chains, and if the job allows independent releases.
     """
-    if job.chain is not None or job.releases == INDEPENDENT or not history.releases:
-        return None
     earlier_releases = history.releases_with_classes()
-    if not earlier_releases:
+    if not earlier_releases or job.chain is not None or job.releases == INDEPENDENT:
         return None
     return build_intersection_caution(
         f"{source} was released before: {_describe_outputs(earlier_releases)}"

@@ -195,9 +195,7 @@ class Plan:
     def count_requests(self, released_names: Sequence[str]) -> CountRequests:
         """Return what to count in a release whose quasi-identifiers have these names."""
         sensitive = tuple(dict.fromkeys(model.attribute for model in self.policy.models))
-        guarantee = self.guarantee
-        if guarantee.column_sets:
-            guarantee = replace(guarantee, column_sets=self.column_sets(released_names))
+        guarantee = replace(self.guarantee, column_sets=self.column_sets(released_names))
         return guarantee.count_requests(released_names, sensitive, self.roles.hierarchy_columns)
 
     def column_sets(self, released_names: Sequence[str]) -> tuple[ColumnSet, ...]:
@@ -300,14 +298,14 @@ def plan(
     relation = source.pin(relation, [*names, *person_columns])
     hierarchies = read_hierarchies(source, relation, job, pulse)
     # NULL counts as a sensitive value, so each hierarchy of a model needs a leaf for it.
-    models = add_null_leaves(hierarchies.models) if hierarchies.models else ()
+    models = add_null_leaves(hierarchies.models)
     # The copied columns whose values are counted in classes: those of models, and those that sets
     # of ``also_k`` name. They need not have the role ``sensitive``.
     sensitive = tuple(dict.fromkeys([*(model.attribute for model in models), *job.columns_in_sets]))
     for name in job.columns_in_sets:
         require_comparable_values(relation.attribute(name))
     # The values of these columns must have a text that is the same in all databases.
-    model_trees = trees_of_models(models) if models else {}
+    model_trees = trees_of_models(models)
     for name in model_trees:
         source.require_leaves(relation.attribute(name))
     relation, attributes = _inspect_columns(job, relation, attributes, sensitive, source, target)
@@ -325,7 +323,7 @@ def plan(
     )
     return Plan(
         job=job,
-        policy=replace(job.policy, models=models) if models else job.policy,
+        policy=replace(job.policy, models=models),
         relation=relation,
         roles=roles,
         hierarchies=hierarchies,

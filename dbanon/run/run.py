@@ -19,7 +19,6 @@ from dbanon.data.words import also_under_former_key
 from dbanon.errors import CodesAveraged, warn_caller
 from dbanon.job.guarantee import SPLIT_PERSONS
 from dbanon.job.job import Job
-from dbanon.job.nulls import MERGE
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import CLIENT
 from dbanon.job.verdict import Caution, ExpectedRelease
@@ -27,10 +26,8 @@ from dbanon.partitioning.nulls import merge_nulls
 from dbanon.partitioning.partition_for import join_equal_classes, partition_for
 from dbanon.partitioning.person_rows import with_layers
 from dbanon.partitioning.sets import coarsen_for_column_sets
-from dbanon.release.attribute_disclosure import DisclosiveColumn, FewPersons, RetainedIdentifier
-from dbanon.release.homogeneity import ClassHomogeneity
+from dbanon.release.attribute_disclosure import FewPersons, RetainedIdentifier
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
-from dbanon.release.linkage import LinkingColumn
 from dbanon.release.outcome import OperatorFigures, build_losses
 from dbanon.release.recode import Release, find_lost_columns, number_combinations, recode
 from dbanon.release.report import EvaluationOutcome, Provenance, RecountResult, Report
@@ -97,11 +94,9 @@ def run(
         job_fingerprint = compute_fingerprint(planned, source)
         if job.source_digest:
             planned = _with_source_digest(planned, source)
-    identifiers: tuple[RetainedIdentifier, ...] = ()
-    if job.retained_columns:
-        reasons = source.find_direct_identifiers(planned.relation, job.retained_columns)
-        planned = replace(planned, identifiers=reasons)
-        identifiers = warn_of_identifiers(planned)
+    reasons = source.find_direct_identifiers(planned.relation, job.retained_columns)
+    planned = replace(planned, identifiers=reasons)
+    identifiers = warn_of_identifiers(planned)
     spellings = warn_of_spellings(planned, source, job.entity) if job.entity else ()
     caution = caution_about_history(job, str(planned.relation.name), planned.history)
     if caution is not None:
@@ -268,22 +263,17 @@ class IndependentRun(ReleaseRun[W]):
         if job.pseudonyms:
             require_pseudonyms(draft, self.source, self.target, staged_release)
         verdict = planned.guarantee.check(counts, expected)
-        disclosive_columns: tuple[DisclosiveColumn, ...] = ()
-        retained_columns = None
-        if job.retained_columns:
-            originals = draft.originals
-            written_counts = WrittenReleaseCounts(draft, self.source, self.target, staged_release)
-            # A sample of the written rows can prove a column nearly unique. Such columns need no
-            # further count.
-            sample_findings = self.target.find_unique_columns_in_sample(
-                staged_release, job.retained_columns
-            )
-            disclosive_columns = find_disclosive_columns(
-                job, originals, written_counts.group_by_value, sample_findings
-            )
-            retained_columns = RetainedColumns(
-                planned, originals, written_counts, draft.release.names
-            )
+        originals, names = draft.originals, draft.release.names
+        written_counts = WrittenReleaseCounts(draft, self.source, self.target, staged_release)
+        # A sample of the written rows can prove a column nearly unique. Such columns need no
+        # further count.
+        sample_findings = self.target.find_unique_columns_in_sample(
+            staged_release, job.retained_columns
+        )
+        disclosive_columns = find_disclosive_columns(
+            job, originals, written_counts.group_by_value, sample_findings
+        )
+        retained_columns = RetainedColumns(planned, originals, written_counts, names)
         joint_counts: JsonObject = {}
         if job.persons == SPLIT_PERSONS:
             joint_counts[JOINT_ROWS] = describe_joint_rows(draft)
@@ -295,43 +285,31 @@ class IndependentRun(ReleaseRun[W]):
                 draft, merge_equal_classes(draft, counts), name
             )
 
-        linking: tuple[LinkingColumn, ...] = ()
-        if retained_columns is not None:
-            linking = find_linking_columns(retained_columns, disclosive_columns)
-        few_persons: tuple[FewPersons, ...] = self.spellings
-        # There are spellings only if k counts persons, and these columns only if it counts rows.
-        if planned.person_columns:
-            few_persons = find_few_persons(planned, count_classes_below_k)
-        homogeneity: tuple[ClassHomogeneity, ...] = ()
-        if job.sensitive:
-            count_homogeneous = partial(self.target.count_homogeneous_classes, staged_release)
-            homogeneity = measure_homogeneity(planned, draft.release.names, count_homogeneous)
+        count_homogeneous = partial(self.target.count_homogeneous_classes, staged_release)
         return RecountResult(
             rows_in=microdata.n_read,
             suppressed=microdata.n_withheld + partition.n_suppressed,
             rows=counts.rows,
             verdict=verdict,
             disclosive_columns=disclosive_columns,
-            linking=linking,
-            few_persons=few_persons,
+            linking=find_linking_columns(retained_columns, disclosive_columns),
+            # There are spellings only if k counts persons, and few persons only if it counts rows.
+            few_persons=self.spellings or find_few_persons(planned, count_classes_below_k),
             identifiers=self.identifiers,
-            homogeneity=homogeneity,
+            homogeneity=measure_homogeneity(planned, names, count_homogeneous),
             joint_counts=joint_counts,
         )
 
     def complete(self, report: Report) -> Report:
         """Add what the report says about earlier releases and copied rows, and warn."""
         n_earlier, joint_counts = len(self.planned.history.releases), report.counts.joint_counts
-        if n_earlier:
-            # The joint counts only decide the wording here. The next line records them.
-            report = report.with_earlier_releases(n_earlier, self.caution, joint_counts)
+        # The joint counts only decide the wording here. The next line records them.
+        report = report.with_earlier_releases(n_earlier, self.caution, joint_counts)
         report = report.with_arguments(**joint_counts)
         if self.source.copied_rows_summary:
             report = report.with_arguments(drawn=dict(self.source.copied_rows_summary))
-        if report.lost_columns:
-            warn_of_lost_columns(report)
-        if report.homogeneity:
-            warn_of_homogeneity(report)
+        warn_of_lost_columns(report)
+        warn_of_homogeneity(report)
         return report
 
 
@@ -372,8 +350,7 @@ def read_and_cluster(
     with clock.phase("read") as tick:
         tick(0.0)
         microdata = source.read(planned.relation, planned.roles, planned.job, tick)
-        if planned.policy.nulls == MERGE:
-            microdata = merge_nulls(microdata, planned.policy)
+        microdata = merge_nulls(microdata, planned.policy)
         if planned.job.persons == SPLIT_PERSONS:
             # Spread the rows of each person over layers. Each layer has its own classes, and a
             # person counts once in each layer.
@@ -390,11 +367,9 @@ def read_and_cluster(
             memory_limit=planned.job.memory_limit,
             tick=tick,
         )
-    if policy.models or policy.also_k:
-        with clock.phase("cluster"):
-            clustering = _merge_indistinguishable_classes(
-                planned, policy, source, microdata, clustering
-            )
+        clustering = _merge_indistinguishable_classes(
+            planned, policy, source, microdata, clustering
+        )
     return microdata, policy, clustering
 
 

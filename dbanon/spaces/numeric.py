@@ -200,7 +200,7 @@ def numeric_space(
     """
     check_weights(standardize, weights)
     trees = resolve_hierarchies(microdata.attributes, hierarchies, column_statistics)
-    if any(trees):
+    if any(tree is not None for tree in trees):
         return _make_code_space_builder(microdata, column_statistics, trees, standardize, weights)
     return _make_point_space_builder(microdata, column_statistics, standardize, weights)
 

@@ -311,6 +311,14 @@ def test_releases_after_it_measure_the_joint_histories(database: Database) -> No
     assert (histories["releases"], histories["persons"]) == (2, 40)
 
 
+def test_releases_of_rows_before_it_have_no_joint_histories(sqlite_file: Database) -> None:
+    load(sqlite_file)
+    sqlite_file.anonymize(quasi_identifiers=["age"], output="release.of_rows")
+    report = sqlite_file.anonymize(**OPTIONS, releases="independent")
+    assert "joint_histories" not in report.arguments
+    assert report.earlier_releases.endswith("dbanon chain measure counts them together")
+
+
 def test_arguments_are_json(sqlite_file: Database) -> None:
     load(sqlite_file)
     report = sqlite_file.anonymize(**OPTIONS)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -7,6 +10,7 @@ from dbanon.data.number_levels import NumberLevels
 from dbanon.data.partition import Levels, Partition, combine_partitions
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
+from dbanon.doors.arrays import partition
 from dbanon.errors import RecountFailed
 
 
@@ -39,6 +43,15 @@ def test_what_is_required() -> None:
         partition.require(3)
     with pytest.raises(RecountFailed, match="3 records, more than 2"):
         partition.require(2, 2)
+
+
+def test_partitions_are_pickled_and_copied() -> None:
+    # With one stratum, this is the partition that the method itself returns.
+    result = partition(np.arange(12.0)[:, None], 3)
+    assert isinstance(result, Partition)
+    for copied in (pickle.loads(pickle.dumps(result)), copy.deepcopy(result)):
+        assert copied.labels.tolist() == result.labels.tolist()
+        assert copied.method_counts == {}
 
 
 def test_parts_are_combined() -> None:
