@@ -301,6 +301,15 @@ COMMANDS = (
         [cli("advise file:{path}/rows.csv --table rows")],
     ),
     Steps(
+        "Name the columns in the call of the release.",
+        cli("declare file:{path}/rows.csv --table rows --from-comments"),
+        [
+            cli(
+                "plan file:{path}/rows.csv --table rows -q age --k 3 --output rows_out --target {url}"
+            )
+        ],
+    ),
+    Steps(
         "Write a JSON object, in UTF-8, as in", cli("declare {url} {path}/rows.csv --table people")
     ),
     Steps(
