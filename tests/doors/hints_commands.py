@@ -303,11 +303,7 @@ COMMANDS = (
     Steps(
         "Name the columns in the call of the release.",
         cli("declare file:{path}/rows.csv --table rows --from-comments"),
-        [
-            cli(
-                "plan file:{path}/rows.csv --table rows -q age --k 3 --output rows_out --target {url}"
-            )
-        ],
+        [cli("plan file:{path}/rows.csv --table rows -q age --k 3 --output {new} --target {url}")],
     ),
     Steps(
         "Write a JSON object, in UTF-8, as in", cli("declare {url} {path}/rows.csv --table people")
