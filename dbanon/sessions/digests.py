@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from dbanon.data.schema import Attribute
 from dbanon.sessions.base import Relation
+from dbanon.sessions.connection import Connection
 from dbanon.sessions.names import RelationName
 
 
@@ -39,11 +40,14 @@ class AttributeDigests(Digests):
 
     Parameters
     ----------
+    connection : executes the queries.
     find_source : looks up a relation, with the types of its columns.
     """
 
-    def __init__(self, find_source: Callable[[RelationName], Relation]) -> None:
-        self._find_source = find_source
+    def __init__(
+        self, connection: Connection, find_source: Callable[[RelationName], Relation]
+    ) -> None:
+        self._connection, self._find_source = connection, find_source
 
     @abstractmethod
     def of_attributes(

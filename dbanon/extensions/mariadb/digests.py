@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from dbanon.data.schema import Attribute
 from dbanon.extensions.mariadb import dialect as mariadb_dialect
-from dbanon.sessions.base import Relation
-from dbanon.sessions.connection import Connection
 from dbanon.sessions.digests import AttributeDigests
 from dbanon.sessions.names import RelationName
 
 
 class MariadbDigests(AttributeDigests):
-    """Computes digests of rows on the server.
-
-    Parameters
-    ----------
-    connection : executes the queries.
-    """
+    """Computes digests of rows on the server."""
 
     method = mariadb_dialect.DIGEST_METHOD
-
-    def __init__(
-        self, connection: Connection, find_source: Callable[[RelationName], Relation]
-    ) -> None:
-        super().__init__(find_source)
-        self._connection = connection
 
     def of_attributes(
         self, relation: RelationName, columns: Sequence[Attribute], salt: int

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from dbanon.data.schema import Attribute
-from dbanon.sessions.base import Relation
 from dbanon.sessions.digests import AttributeDigests
 from dbanon.sessions.names import RelationName, quote_list
 from dbanon.stores.sqlite import dialect
@@ -14,20 +13,10 @@ from dbanon.stores.sqlite.errors import translate_errors
 
 
 class SqliteDigests(AttributeDigests):
-    """Computes digests of rows that SQLite returns.
+    """Computes digests of rows that SQLite returns."""
 
-    Parameters
-    ----------
-    connection : executes the queries.
-    """
-
+    _connection: SqliteConnection
     method = dialect.DIGEST_METHOD
-
-    def __init__(
-        self, connection: SqliteConnection, find_source: Callable[[RelationName], Relation]
-    ) -> None:
-        super().__init__(find_source)
-        self._connection = connection
 
     def of_attributes(
         self, relation: RelationName, columns: Sequence[Attribute], salt: int
