@@ -51,8 +51,8 @@ ReleasedBatch: TypeAlias = tuple[NDArray[np.int32], NDArray[np.int32], Sequence[
 class Locator:
     """How to address the rows of a source, by a row key of one or more columns.
 
-    A key of columns of the source that is not a single integer is numbered by a *key map*: a
-    staging table with each value of the key and its number. The number then serves as the row key.
+    If the key has columns of the source, and is not a single integer, a *key map* numbers its
+    values: a staging table with each value and its number. The number then serves as the row key.
 
     Parameters
     ----------

@@ -92,7 +92,7 @@ class TableDestination(Protocol):
         ...
 
     def make_parent(self) -> None:
-        """Create the namespace of the table, and check that the place of its files is known."""
+        """Create the namespace of the table, and check that the location of its files is known."""
         ...
 
     def lstat(self) -> ObjectStat:
@@ -165,7 +165,7 @@ _STAGED_FILE_PATTERN = re.compile(r"\.dbanon-[0-9a-f]{12}-([0-9a-f-]{36})-(\d+)\
 
 
 def is_table(destination: Destination) -> TypeGuard[TableDestination]:
-    """Return True for a table or a file of one, False for a local path or an object."""
+    """Return True for a table, False for a local path or an object."""
     return not isinstance(destination, (Path, ObjectPath))
 
 

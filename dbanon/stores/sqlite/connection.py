@@ -14,6 +14,13 @@ from dbanon.stores.sqlite.dialect import SqliteDialect
 from dbanon.stores.sqlite.errors import translate_errors
 
 
+def driver_connection(connection: sqlalchemy.Connection) -> sqlite3.Connection:
+    """Return the connection of Python's module sqlite3 behind SQLAlchemy's."""
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    return driver
+
+
 class SqliteConnection(Connection):
     """Executes SQL in one transaction on SQLite.
 
@@ -28,8 +35,7 @@ class SqliteConnection(Connection):
     def __init__(
         self, alembic_connection: sqlalchemy.Connection, on_sql: OnSql | None = None
     ) -> None:
-        driver = alembic_connection.connection.driver_connection
-        assert isinstance(driver, sqlite3.Connection)
+        driver = driver_connection(alembic_connection)
         super().__init__(SqliteDialect(driver), on_sql)
         self.alembic_connection = alembic_connection
         # The connection of Python's module sqlite3.

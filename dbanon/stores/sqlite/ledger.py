@@ -1,4 +1,4 @@
-"""The ledger of an SQLite database."""
+"""The ledger of a SQLite database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dbanon.stores.sqlite.errors import translate_errors
 
 
 class SqliteLedger(FileLedger):
-    """The ledger of an SQLite database, which Alembic migrates."""
+    """The ledger of a SQLite database, which Alembic migrates."""
 
     _connection: SqliteConnection
 

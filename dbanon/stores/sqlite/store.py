@@ -16,6 +16,7 @@ from dbanon.sessions.session import Session
 from dbanon.stores.file_session import FileDatabase
 from dbanon.stores.files import SQLITE
 from dbanon.stores.interrupts import find_shared_connection, open_transaction_error
+from dbanon.stores.sqlite.connection import driver_connection
 from dbanon.stores.sqlite.errors import translate_errors
 from dbanon.stores.sqlite.session import SqliteSession
 
@@ -76,7 +77,7 @@ class SqliteStore(FileDatabase):
         with _default_factories(self._caller_connection):
             with translate_errors():
                 connection = open_pooled_connection(self._engine.connect)
-            driver = _driver_connection(connection)
+            driver = driver_connection(connection)
             _require_no_transaction(connection)
             isolation_level = driver.isolation_level
             # Python runs signal handlers only between its own instructions, so let SQLite call a
@@ -124,7 +125,7 @@ class SqliteStore(FileDatabase):
             pooled_connection = open_pooled_connection(self._engine.connect)
         _require_no_transaction(pooled_connection)
         with closing(pooled_connection) as connection:
-            driver = _driver_connection(connection)
+            driver = driver_connection(connection)
             isolation_level, driver.isolation_level = driver.isolation_level, None
             try:
                 driver.execute("BEGIN IMMEDIATE")
@@ -195,20 +196,13 @@ def _require_idle(connection: sqlite3.Connection | None) -> None:
         raise open_transaction_error("SQLite")
 
 
-def _driver_connection(connection: Connection) -> sqlite3.Connection:
-    """Return the connection of Python's module sqlite3 behind SQLAlchemy's."""
-    driver = connection.connection.driver_connection
-    assert isinstance(driver, sqlite3.Connection)
-    return driver
-
-
 def _require_no_transaction(connection: Connection) -> None:
     """Check that the pool did not return a connection that this thread already uses.
 
     The open transaction of such a connection belongs to the caller, so the connection goes back to
     the pool as it is.
     """
-    driver = _driver_connection(connection)
+    driver = driver_connection(connection)
     if driver.in_transaction:
         connection.close()
         raise open_transaction_error("SQLite")
