@@ -31,7 +31,7 @@ ROWS = "dbanon_rows"
 # The released values and the person of each row, for counting persons.
 ENTITIES = "dbanon_entities"
 # The JSON arguments of a dbanon function that a client calls on PostgreSQL.
-ARRAYS_TABLE = "dbanon_handed"
+ARGUMENTS_TABLE = "dbanon_handed"
 # The persons of a release as salted hashes, each with a number of its class.
 RELEASE_PERSONS = "dbanon_release_persons"
 # The salt of the hashes in ``RELEASE_PERSONS`` if no key is staged.
@@ -41,7 +41,17 @@ FILE_ROWS = "dbanon_file_rows"
 # The start of the names of dictionaries, one per column.
 VALUES = "dbanon_values_"
 # All of these staging tables, except the dictionaries.
-STAGING = (LABELS, CLASSES, KEY_MAP, ROWS, ENTITIES, ARRAYS_TABLE, RELEASE_PERSONS, SALT, FILE_ROWS)
+STAGING = (
+    LABELS,
+    CLASSES,
+    KEY_MAP,
+    ROWS,
+    ENTITIES,
+    ARGUMENTS_TABLE,
+    RELEASE_PERSONS,
+    SALT,
+    FILE_ROWS,
+)
 
 
 def value_column(position: int) -> str:

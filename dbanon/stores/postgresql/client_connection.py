@@ -100,11 +100,11 @@ class PsycopgConnection(PostgresqlConnection):
     def call(self, function: str, arguments: Sequence[str]) -> str:
         # Pass the arguments through a table that COPY fills: bind parameters could be logged. The
         # table has a row per argument.
-        table = quote(statements.ARRAYS_TABLE)
+        table = quote(statements.ARGUMENTS_TABLE)
         self.run("DROP TABLE IF EXISTS pg_temp." + table)
         self.run(
             statements.create_staging(
-                statements.ARRAYS_TABLE,
+                statements.ARGUMENTS_TABLE,
                 [("position", "integer"), ("argument", "jsonb")],
                 self.dialect.staging_suffix,
             )

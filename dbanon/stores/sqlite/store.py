@@ -99,10 +99,12 @@ class SqliteStore(FileDatabase):
                         with translate_errors():
                             driver.execute("COMMIT")
                     except BaseException:
-                        if driver.in_transaction:
-                            driver.execute("ROLLBACK")
-                        # A rollback undoes all else that the session has staged.
-                        session.tags.drop_key()
+                        try:
+                            if driver.in_transaction:
+                                driver.execute("ROLLBACK")
+                        finally:
+                            # A rollback undoes all else that the session has staged.
+                            session.tags.drop_key()
                         raise
             finally:
                 driver.set_progress_handler(None, 0)
