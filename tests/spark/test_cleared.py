@@ -31,7 +31,7 @@ def make_pieces(url: str, release_id: str, age: int, count: int = 2) -> list[Rel
     """Create pieces of a release that was started so many seconds ago."""
     names = pieces.names(OUTPUT, release_id, count, 63)
     with open_store(url).session(write=True) as session:
-        pieces.make(session, names, COLUMNS, release_id)
+        pieces.make(session.connection, names, COLUMNS, release_id)
         for name in names:
             mark = f"{pieces.MARK}{release_id} {int(time.time()) - age}"
             session.run(f"COMMENT ON TABLE {name.quoted} IS '{mark}'")

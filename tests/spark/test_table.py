@@ -280,7 +280,7 @@ def test_a_piece_that_is_written_again_is_written_once(spark: SparkSession, peop
 
     [piece] = pieces.names(RelationName("public", "out"), "0" * 36, 1, 63)
     with open_store(people).session(write=True) as session:
-        pieces.make(session, [piece], [("a", "integer"), ("t", "text")], "0" * 36)
+        pieces.make(session.connection, [piece], [("a", "integer"), ("t", "text")], "0" * 36)
     rows = [{"a": 1, "t": ""}, {"a": None, "t": 'say "hi",\n\\.'}, {"a": -5, "t": None}]
     batch = pa.RecordBatch.from_pylist(rows)
     for _ in range(3):
@@ -293,7 +293,7 @@ def test_a_piece_that_is_written_again_is_written_once(spark: SparkSession, peop
         fill(people, piece, iter([batch]))
     assert execute(people, f"SELECT to_regclass('{piece.quoted}') IS NULL") == [(True,)]
     with open_store(people).session(write=True) as session:
-        pieces.make(session, [piece], [("a", "integer"), ("t", "text")], "0" * 36)
+        pieces.make(session.connection, [piece], [("a", "integer"), ("t", "text")], "0" * 36)
     nul = pa.RecordBatch.from_pylist([{"a": 1, "t": "\0hush-917"}])
     with pytest.raises(DbanonError, match="NUL") as caught:
         fill(people, piece, iter([nul]))

@@ -129,7 +129,10 @@ class ChainState:
 
     @property
     def arrays(self) -> ChainArrays:
-        """The arrays that the chain exchanges with its database, if it has ``fetched_persons``."""
+        """The arrays that the chain exchanges with its database, which must support that.
+
+        ``presence_arrays.match_persons`` checks it, before it fetches persons.
+        """
         arrays = self.session.chain_arrays
         assert arrays is not None
         return arrays

@@ -253,7 +253,7 @@ def _publish_table(
 ) -> tuple[RelationName, Report]:
     """Write, recount and publish the release of one table; return its relation and report.
 
-    ``ChainTableRun`` documents the other parameters.
+    ``ChainTableRun`` and ``ReleaseRun`` document the other parameters.
 
     Parameters
     ----------

@@ -120,8 +120,7 @@ class PostgresqlTarget:
                 output = self._plan_output(session)
                 with translate_spark_errors("counting the release's partitions"):
                     n_pieces = max(rows.rdd.getNumPartitions(), 1)
-                limit = NAME_LIMIT
-                piece_names = pieces.names(output.name, self.release_id, n_pieces, limit)
+                piece_names = pieces.names(output.name, self.release_id, n_pieces, NAME_LIMIT)
                 session.publication.ensure_schema(output.name)
                 pieces.make(session.connection, piece_names, columns, self.release_id)
             # Drop the pieces whatever happens next.

@@ -26,7 +26,8 @@ from dbanon.stores.scratch import create_locked_directory
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# An object of the JVM: py4j looks its members up when they are used.
+# An object of the JVM, whose members py4j looks up when they are used; or Spark's context, which
+# leads to such objects by attributes without public types.
 JavaObject: TypeAlias = Any
 
 CHECKED_PACKAGES = ("dbanon", "numpy", "pyarrow")
