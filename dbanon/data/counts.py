@@ -20,7 +20,7 @@ class Recount:
     ----------
     rows : number of rows.
     histogram : number of classes, by class size in rows.
-    null_rows : number of rows with NULL in a quasi-identifier.
+    null_rows : number of rows with NULL in a quasi-identifier or a stratum column.
     k_rows : number of rows that share the rarest combination of values; only if ``histogram``
         counts the classes of each attribute separately, else None.
     """
