@@ -176,7 +176,8 @@ def open_iceberg_origin(catalog: str, foreign_files: str) -> IcebergOrigin:
 
     Parameters
     ----------
-    foreign_files : not used; it is about files in folders on this machine.
+    foreign_files : not used: the catalog names the files of a table, and their owners are not
+        checked, even if they are on this machine.
     """
     return IcebergOrigin(catalog)
 

@@ -6,14 +6,12 @@ calls.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-from dbanon.data.types import JsonMapping
-
-# A row of a result: its values by column.
-PlPythonRow: TypeAlias = JsonMapping
+# A row of a result: its values by column, such as ``bytes`` for ``bytea``.
+PlPythonRow: TypeAlias = Mapping[str, Any]
 
 
 class PlPythonResult(Protocol):
