@@ -33,8 +33,8 @@ def card(result: object) -> str:
 def plot(result: Advice | Sweep, axes: Axes | None = None) -> Axes:
     """Plot loss against risk of trial releases, with a line for each method.
 
-    The recommended release is circled. Filled markers are releases that no other release beats in
-    both loss and risk.
+    The recommended release is circled. Filled markers are Pareto-optimal releases: every
+    release with less loss has more risk, and every release with less risk has more loss.
 
     Parameters
     ----------

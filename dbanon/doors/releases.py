@@ -240,11 +240,18 @@ def store_hierarchy(
 
     Raises
     ------
+    InvalidParameter : the source is files, which keep no hierarchies.
     HierarchyExists : the name is taken, and ``replace`` is False.
     HierarchyBroken : the hierarchy is not a tree.
     """
     tree_source = parse(hierarchy, files=True)
-    with open_store(database, on_sql).session(write=True) as session:
+    store = open_store(database, on_sql)
+    if not store.is_persistent:
+        raise InvalidParameter(
+            "A hierarchy is stored in a database, and a file is not a database.",
+            hint="Give the hierarchy itself in the call of the release.",
+        )
+    with store.session(write=True) as session:
         tree = hierarchies.resolve(session, tree_source)
         hierarchies.store(session, name, tree, replace=replace, description=description)
     return tree

@@ -72,7 +72,7 @@ def declare(
         return list_column_rules(session, relation)
 
 
-def _open_rule_store(database: object, on_sql: OnSql | None = None) -> ClientStore:
+def _open_rule_store(database: object, on_sql: OnSql | None) -> ClientStore:
     """Open a database to change its rules.
 
     Raises
@@ -99,6 +99,7 @@ def undeclare(
 
     Raises
     ------
+    InvalidParameter : the source is files, which keep no rules.
     RulesNotFound : the table or a column has no rules.
     InsufficientRights : another role owns the table.
     """

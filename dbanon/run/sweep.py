@@ -2,8 +2,9 @@
 
 Nothing is written. A *point* is a trial release with its loss and risk. A *curve* is a method, with
 or without refinement, at several values of k; its *knee* is the point with the best trade-off. The
-*frontier* has the points that no other point beats in both loss and risk. Curves are named by
-their method and refinement, such as ``mdav+fast``.
+*frontier* has the Pareto-optimal points: every point with less loss has more risk, and every point
+with less risk has more loss. Curves are named by their method and refinement, such as
+``mdav+fast``.
 """
 
 from __future__ import annotations

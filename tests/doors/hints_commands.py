@@ -18,6 +18,8 @@ from tests.doors.hint_steps import (
     csv,
 )
 
+_LETTERS = {"tree": {"*": ["a", "b"]}}
+
 
 def with_hierarchy(content: bytes) -> Act:
     """A release with a hierarchy of towns in a CSV file of this content."""
@@ -304,6 +306,11 @@ COMMANDS = (
         "Name the columns in the call of the release.",
         cli("declare file:{path}/rows.csv --table rows --from-comments"),
         [cli("plan file:{path}/rows.csv --table rows -q age --k 3 --output {new} --target {url}")],
+    ),
+    Steps(
+        "Give the hierarchy itself in the call of the release.",
+        lambda w: dbanon.store_hierarchy(f"file:{w.path}/rows.csv", "letters", _LETTERS),
+        [csv(CSV, quasi_identifiers=["x"], method="gaa_cp", hierarchies={"x": _LETTERS})],
     ),
     Steps(
         "Write a JSON object, in UTF-8, as in", cli("declare {url} {path}/rows.csv --table people")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -433,6 +434,14 @@ def test_rights_to_a_tree_are_the_callers(pg_url: str, pg_role: Any) -> None:
     )
     with pytest.raises(errors.InsufficientRights, match="Row-level security"):
         as_role.anonymize(**options, hierarchies={"place": table()})
+
+
+def test_a_file_keeps_no_hierarchies(tmp_path: Path) -> None:
+    """Its rows are in a database for one run only, so the hierarchy would be lost."""
+    file = tmp_path / "people.csv"
+    file.write_text("place\nOslo\n")
+    with pytest.raises(errors.InvalidParameter, match="a file is not a database"):
+        store_hierarchy(f"file:{file}", "places", {"levels": [["Oslo", "*"]]})
 
 
 def test_written_to_another_database(database: Database, duckdb_file: DuckdbDatabase) -> None:

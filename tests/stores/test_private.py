@@ -121,6 +121,14 @@ def test_a_release_spends_and_is_recounted(budgeted: Database) -> None:
     assert dbanon.drop(budgeted.url, "release.magic")
 
 
+def test_a_file_keeps_no_budget(tmp_path: Path) -> None:
+    """Its rows are in a database for one run only, so the budget would be lost."""
+    file = tmp_path / "people.csv"
+    file.write_text("age\n1\n2\n")
+    with pytest.raises(InvalidParameter, match="a file is not a database"):
+        dbanon.create_budget(f"file:{file}", "people", source="people", epsilon=1)
+
+
 def test_options_of_the_method_are_those_of_a_database_too(budgeted: Database) -> None:
     report = release(
         budgeted,

@@ -53,11 +53,9 @@ from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.folders import FILE, is_row_file_url
 from dbanon.stores.objects import is_object
 
-# "Private" jobs are those of the differentially private methods, whose rows are synthetic.
-# All options of a private job. Fields of ``PrivateJob`` without an option, such as ``method``, are
-# not among them.
-_SHARED_OPTIONS = frozenset(option.name for option in all_parameters(PrivateJob))
-
+# The options of private jobs, i.e. of the differentially private methods, whose rows are synthetic.
+# Fields of ``PrivateJob`` without an option, such as ``method``, are not among them.
+_PRIVATE_JOB_OPTIONS = frozenset(option.name for option in all_parameters(PrivateJob))
 
 # URLs of files with a relative path: three slashes precede a relative path, four an absolute one.
 _LOCAL_URL = re.compile(
@@ -357,7 +355,7 @@ def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | N
         options = {name: getattr(job_spec, name) for name in _find_set_options(job_spec)} | {
             name: value
             for name, value in options.items()
-            if name in _SHARED_OPTIONS or name in PrivateJob.__dataclass_fields__
+            if name in _PRIVATE_JOB_OPTIONS or name in PrivateJob.__dataclass_fields__
         }
         for name in ("on_new_column", "retries", "engine"):
             options.pop(name, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dbanon.data.types import JsonObject
-from dbanon.errors import BudgetExists, OutputExists, UnsupportedType
+from dbanon.errors import BudgetExists, InvalidParameter, OutputExists, UnsupportedType
 from dbanon.job.concentrated import epsilon_of
 from dbanon.job.private import NewBudget
 from dbanon.ledger import budgets
@@ -139,15 +139,32 @@ def require_table_rows(relation: Relation) -> None:
         )
 
 
+def require_database(store: Store) -> None:
+    """Check that a store keeps budgets, unlike one of files, whose rows are there for one run only.
+
+    Raises
+    ------
+    InvalidParameter : the source is files.
+    """
+    if not store.is_persistent:
+        raise InvalidParameter(
+            "A budget is stored in the database that is read, and a file is not a database.",
+            hint="Load the rows into a table of a database, create a budget for it, and release the"
+            " table.",
+        )
+
+
 def create(store: Store, budget: NewBudget) -> BudgetShown:
     """Create a budget in the database of its source.
 
     Raises
     ------
+    InvalidParameter : the source is files.
     BudgetExists : another session has just created it.
     UnsupportedType : the source is a view.
     DbanonError : see ``dbanon.ledger.budgets.create``.
     """
+    require_database(store)
     with store.session(write=True) as session:
         # Raises an error for kinds of databases that cannot hold budgets.
         session.require_capability("budgets")

@@ -68,6 +68,7 @@ def create_budget(
 
     Raises
     ------
+    InvalidParameter : an argument is invalid, or the source is files, which keep no budgets.
     BudgetExists : the name is taken, or the table has an open budget of this unit.
     BudgetNotFound : the budget that ``raises`` names does not exist, or is closed.
     InsufficientRights : another role owns the ledger.

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from dbanon.data.array_types import AnyArray
 from dbanon.data.partition import Synthesis
 from dbanon.data.words import also_under_former_key
-from dbanon.errors import InvalidParameter, SourceChanged
+from dbanon.errors import SourceChanged
+from dbanon.extensions.synthesis.budgets import require_database
 from dbanon.extensions.synthesis.columns import TypedTable
 from dbanon.extensions.synthesis.enumerated_column import ListedColumn
 from dbanon.extensions.synthesis.noise import Noise, OpenDpNoise
@@ -305,12 +306,7 @@ def run_private(
     ------
     DbanonError : its class says what went wrong.
     """
-    if not store.is_persistent:
-        raise InvalidParameter(
-            "A budget is stored in the database that is read, and a file is not a database.",
-            hint="Load the rows into a table of a database, create a budget for it, and release the"
-            " table.",
-        )
+    require_database(store)
     with recording_failures(job, store, progress) as timed_progress:
         return _run(job, store, timed_progress)
 
