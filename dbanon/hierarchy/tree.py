@@ -33,10 +33,10 @@ from dbanon.hierarchy.edges import (
     with_pulses,
 )
 
-# ARX uses the semicolon. The comma is last because labels may contain one.
 # The branches below a node by its label, or the labels of its leaves.
 NestedTree: TypeAlias = "Mapping[str, NestedTree] | Iterable[str]"
 
+# ARX uses the semicolon. The comma is last because labels may contain one.
 _DELIMITERS = (";", "\t", "|", ",")
 
 

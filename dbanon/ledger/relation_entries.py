@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dbanon.data.types import SqlRow
 from dbanon.ledger import postgresql_releases
 from dbanon.sessions.base import MARK, SUMMARY_SUFFIX, ExistingRelation
 from dbanon.sessions.names import RelationName, quote
@@ -67,7 +66,9 @@ def release_id_of(
     return entry.release_id if entry.output_oid == existing.oid else None
 
 
-def own_entries_condition(session: Session, alias: str = "") -> tuple[str, SqlRow]:
+def own_entries_condition(
+    session: Session, alias: str = ""
+) -> tuple[str, tuple[str | int | None, ...]]:
     """Return an SQL condition for the entries that this role published, and its parameters.
 
     Roles are compared by oid, which survives a rename, if the entry was recorded in this database;

@@ -52,7 +52,7 @@ class LinkingColumn:
         groups.
     share : for a coding, the share of released rows in combinations of fewer than k rows; for
         group identifiers, the share of groups whose released values no other group has. Rounded
-        to hundredths.
+        down to hundredths.
     """
 
     name: str

@@ -285,9 +285,7 @@ class Report(LabelledTextWithHtml):
         return self.counts.linking
 
     @property
-    def findings(
-        self,
-    ) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[Finding, ...]:
         """All findings on columns."""
         return (*self.kept_identifiers, *self.linking, *self.disclosive_columns, *self.few_persons)
 

@@ -12,6 +12,7 @@ from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
 from dbanon.doors.arrays import partition
 from dbanon.errors import RecountFailed
+from dbanon.partitioning.sets import CoarsenedPartition
 
 
 def test_sizes_and_members() -> None:
@@ -52,6 +53,17 @@ def test_partitions_are_pickled_and_copied() -> None:
     for copied in (pickle.loads(pickle.dumps(result)), copy.deepcopy(result)):
         assert copied.labels.tolist() == result.labels.tolist()
         assert copied.method_counts == {}
+
+
+def test_levels_and_coarsened_partitions_are_pickled_and_copied() -> None:
+    levels = partition(np.arange(12.0)[:, None], 3, method="full_domain")
+    assert isinstance(levels, Levels)
+    for copied in (pickle.loads(pickle.dumps(levels)), copy.deepcopy(levels)):
+        assert copied.labels.tolist() == levels.labels.tolist()
+        assert (copied.levels, copied.number_levels) == (levels.levels, levels.number_levels)
+    coarsened = CoarsenedPartition([0, 0, 1, 1], {"age": np.zeros(2, np.int32)})
+    for again in (pickle.loads(pickle.dumps(coarsened)), copy.deepcopy(coarsened)):
+        assert again.coarser_classes["age"].tolist() == [0, 0]
 
 
 def test_parts_are_combined() -> None:
