@@ -69,38 +69,20 @@ ALLOWED: dict[str, frozenset[str]] = {
     name: frozenset(f"{file}.py" if "tests/" in file else f"dbanon/{file}.py" for file in files)
     for name, files in {
         # Fields and keys that users read.
-        "alone": ("extensions/chains/joint_measure", "extensions/chains/manage", "data/counts"),
+        "alone": ("extensions/chains/joint_measure", "extensions/chains/manage"),
         "beside": ("extensions/chains/manage",),
         "found": ("extensions/attacks/results",),
         "held": ("advice/forecast",),
-        "kept": (
-            *(
-                "job/chain",
-                "job/job",
-                "release/report",
-                "extensions/synthesis/budgets",
-                "run/outlook",
-            ),
-            "tests/reference/chain_rules",
-        ),
-        "known": ("extensions/chains/joint_measure", "data/counts"),
+        "kept": ("job/chain", "release/report", "run/outlook", "tests/reference/chain_rules"),
+        "known": ("extensions/chains/joint_measure",),
         "lost": ("release/report",),
-        "told": (
-            *("data/counts", "data/partition", "doors/jobfile/models", "partitioning/sets"),
-            *("release/private_report", "run/outlook"),
-        ),
+        "told": ("data/partition", "release/private_report"),
         "way": ("extensions/bounds/certificate",),
-        # The result of clustering: too many places use it.
-        "Found": ("data/partition",),
-        # The name of a staging table.
-        "SHOWN": ("sessions/chain_staging",),
         # The function that PostgreSQL has installed imports this module.
         "given": ("stores/postgresql/given",),
-        # Texts of help, of warnings and of the schema of job files.
-        "nobody": ("errors/warnings",),
-        "what is": ("doors/cli/tutorial", "doors/jobfile/models"),
+        # Texts of help.
+        "what is": ("doors/cli/tutorial",),
         "what was": ("doors/cli/administration",),
-        "whose a row": ("doors/jobfile/columns", "doors/jobfile/models"),
     }.items()
 }
 

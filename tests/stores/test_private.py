@@ -535,20 +535,29 @@ jobs:
 
 
 @pytest.mark.parametrize(
-    ("error", "is_recorded"),
-    [(OutcomeUnknown("Nobody knows."), False), (SourceChanged("It changed."), True)],
+    ("error", "code", "is_recorded"),
+    [
+        (OutcomeUnknown("The connection was lost."), "outcome_unknown", False),
+        (SourceChanged("It changed."), "source_changed", True),
+        (MemoryError(), "memory_limit", True),
+    ],
 )
 def test_a_run_that_may_have_succeeded_is_not_recorded_as_failed(
-    budgeted: Database, monkeypatch: pytest.MonkeyPatch, error: DbanonError, is_recorded: bool
+    budgeted: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    code: str,
+    is_recorded: bool,
 ) -> None:
     def fail(spender: Any) -> Any:
         raise error
 
     monkeypatch.setattr(private, "release", fail)
-    with pytest.raises(type(error)):
+    with pytest.raises(DbanonError) as raised:
         release(budgeted)
+    assert raised.value.code == code
     runs = budgeted.rows(f"SELECT error_code FROM {budgeted.ledger('run')} WHERE error_code <> ''")
-    assert runs == ([(error.code,)] if is_recorded else [])
+    assert runs == ([(code,)] if is_recorded else [])
 
 
 def test_a_run_out_of_memory_is_recorded_as_such(
