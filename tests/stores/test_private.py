@@ -21,7 +21,6 @@ from dbanon.errors import (
     BudgetNotFound,
     DbanonError,
     InvalidParameter,
-    MemoryLimit,
     NoiseTooLarge,
     OutcomeUnknown,
     RecountFailed,
@@ -542,7 +541,7 @@ jobs:
         (MemoryError(), "memory_limit", True),
     ],
 )
-def test_a_run_that_may_have_succeeded_is_not_recorded_as_failed(
+def test_failed_runs_are_recorded_unless_they_may_have_succeeded(
     budgeted: Database,
     monkeypatch: pytest.MonkeyPatch,
     error: Exception,
@@ -558,19 +557,6 @@ def test_a_run_that_may_have_succeeded_is_not_recorded_as_failed(
     assert raised.value.code == code
     runs = budgeted.rows(f"SELECT error_code FROM {budgeted.ledger('run')} WHERE error_code <> ''")
     assert runs == ([(code,)] if is_recorded else [])
-
-
-def test_a_run_out_of_memory_is_recorded_as_such(
-    budgeted: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def exhaust_memory(spender: Any) -> Any:
-        raise MemoryError
-
-    monkeypatch.setattr(private, "release", exhaust_memory)
-    with pytest.raises(MemoryLimit):
-        release(budgeted)
-    runs = budgeted.rows(f"SELECT error_code FROM {budgeted.ledger('run')} WHERE error_code <> ''")
-    assert runs == [(MemoryLimit.code,)]
 
 
 def test_noise_has_one_source_and_no_seed(budgeted: Database) -> None:

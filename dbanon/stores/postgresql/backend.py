@@ -38,12 +38,12 @@ from dbanon.sessions.names import RelationName, array_text, literal, quote, quot
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import arrays, packed_rows
 from dbanon.stores.postgresql import dialect as postgresql_dialect
-from dbanon.stores.postgresql.backend_catalog import BackendCatalog
+from dbanon.stores.postgresql.backend_catalog import PlpyCatalog
 from dbanon.stores.postgresql.backend_connection import PlpyConnection
 from dbanon.stores.postgresql.backend_ledger import PlpyLedger
 from dbanon.stores.postgresql.errors import translate_spi_errors
 from dbanon.stores.postgresql.given import provided_text_sql
-from dbanon.stores.postgresql.publication import BackendPublication
+from dbanon.stores.postgresql.publication import PlpyPublication
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.settings import lock_milliseconds
 
@@ -77,15 +77,15 @@ class PlpySession(PostgresqlSession):
     """
 
     connection: PlpyConnection
-    catalog: BackendCatalog
+    catalog: PlpyCatalog
 
     def __init__(self, plpy: PlPython, oid: int | None = None) -> None:
         connection = PlpyConnection(plpy)
-        catalog = BackendCatalog(connection, oid)
+        catalog = PlpyCatalog(connection, oid)
         super().__init__(
             connection,
             catalog=catalog,
-            publication=BackendPublication(
+            publication=PlpyPublication(
                 connection, catalog.list_columns, WeakMethod(self.drop_staging)
             ),
             ledger=PlpyLedger(connection, catalog.find_existing),

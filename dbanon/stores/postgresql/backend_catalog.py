@@ -13,7 +13,7 @@ from dbanon.stores.postgresql.connection import PostgresqlConnection
 from dbanon.stores.postgresql.relation_catalog import PostgresqlCatalog
 
 
-class BackendCatalog(PostgresqlCatalog):
+class PlpyCatalog(PostgresqlCatalog):
     """The catalog of the database that runs a SQL function.
 
     SQL functions pin the search path, so all names that they look up have a schema.

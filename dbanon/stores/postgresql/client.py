@@ -25,12 +25,12 @@ from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.postgresql import arrays, packed_rows
 from dbanon.stores.postgresql import dialect as postgresql_dialect
 from dbanon.stores.postgresql.chain_dialect import PostgresqlChainArrays, PostgresqlChainDialect
-from dbanon.stores.postgresql.client_catalog import ClientCatalog
+from dbanon.stores.postgresql.client_catalog import PsycopgCatalog
 from dbanon.stores.postgresql.client_connection import PsycopgConnection
 from dbanon.stores.postgresql.client_ledger import PsycopgLedger
 from dbanon.stores.postgresql.client_passthrough import PostgresqlPassthrough
 from dbanon.stores.postgresql.connection import PostgresqlConnection
-from dbanon.stores.postgresql.publication import ClientPublication
+from dbanon.stores.postgresql.publication import PsycopgPublication
 from dbanon.stores.postgresql.session import PostgresqlSession
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class PsycopgSession(PostgresqlSession):
     """
 
     connection: PsycopgConnection
-    catalog: ClientCatalog
+    catalog: PsycopgCatalog
     ledger: PsycopgLedger
 
     def __init__(
@@ -58,11 +58,11 @@ class PsycopgSession(PostgresqlSession):
         | None = None,
     ) -> None:
         connection = PsycopgConnection(alembic_connection, on_sql)
-        catalog = ClientCatalog(connection, open_second_connection)
+        catalog = PsycopgCatalog(connection, open_second_connection)
         super().__init__(
             connection,
             catalog=catalog,
-            publication=ClientPublication(
+            publication=PsycopgPublication(
                 connection, catalog.list_columns, catalog.recheck_sources
             ),
             ledger=PsycopgLedger(connection, catalog.find_existing),

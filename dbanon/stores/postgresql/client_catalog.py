@@ -10,7 +10,7 @@ from dbanon.stores.postgresql.connection import PostgresqlConnection
 from dbanon.stores.postgresql.relation_catalog import PostgresqlCatalog
 
 
-class ClientCatalog(PostgresqlCatalog):
+class PsycopgCatalog(PostgresqlCatalog):
     """The catalog of a PostgreSQL database, which a client can read in a second transaction, too.
 
     Parameters

@@ -246,13 +246,13 @@ class PostgresqlDialect(Dialect):
             raise uncopyable_type_error(attribute)
         return {Kind.DATE: "date", Kind.BOOLEAN: "boolean", Kind.CATEGORY: "text"}[attribute.kind]
 
-    def range_type(self, attribute: Attribute, bounds: Sequence[AnyArray] = ()) -> str:
+    def range_type(self, attribute: Attribute, borders: Sequence[AnyArray] = ()) -> str:
         if attribute.kind is Kind.INTEGER:
             # The server stores the closed range [1,2] as [1,3), so an int4range cannot end with the
             # largest integer.
             needs_bigint = attribute.bits > 32 or any(
                 len(values) and max(-int(values.min()), int(values.max())) >= _LARGEST_INTEGER
-                for values in bounds
+                for values in borders
             )
             return "int8range" if needs_bigint else "int4range"
         if attribute.kind is Kind.TIMESTAMP:

@@ -184,7 +184,7 @@ class PostgresqlPublication(Publication):
         run_with_retries(self._connection, [f"DROP TABLE {relation.quoted}"], relation)
 
 
-class ClientPublication(PostgresqlPublication):
+class PsycopgPublication(PostgresqlPublication):
     """Writes and publishes relations through a client.
 
     Parameters
@@ -210,7 +210,7 @@ class ClientPublication(PostgresqlPublication):
         self._recheck_sources()
 
 
-class BackendPublication(PostgresqlPublication):
+class PlpyPublication(PostgresqlPublication):
     """Writes and publishes relations inside the server, in the caller's transaction.
 
     Parameters
