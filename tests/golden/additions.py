@@ -43,11 +43,18 @@ class Additions:
         }
 
     def answer(self, case: str, answer: Answer) -> Answer:
-        """The result without added options at their defaults.
+        """The result without added options; records leave out those at their defaults.
 
         A PostgreSQL backend has its own lists of methods.
         """
-        fields = {field: self._without_options(field, value) for field, value in answer.items()}
+        fields = dict(answer)
+        # Manuals of SQL functions have a line for each option.
+        if isinstance(manual := fields.get("comment"), str):
+            fields["comment"] = "\n".join(
+                line
+                for line in manual.split("\n")
+                if line.partition(":")[0].strip() not in self.options
+            )
         if isinstance(hint := fields.get("refused.hint"), str):
             for method in self.methods:
                 hint = hint.replace(f", {method}", "")
@@ -66,25 +73,3 @@ class Additions:
 
     def _is_of_method(self, case: str) -> bool:
         return bool(self.methods & set(re.findall(r"\w+", case)))
-
-    def _without_options(self, field: str, value: Any) -> Any:
-        """A release's arguments are a mapping, or one for each ledger row.
-
-        Manuals of SQL functions have a line for each option.
-        """
-        if field == "comment" and isinstance(value, str):
-            lines = value.split("\n")
-            return "\n".join(
-                line for line in lines if line.partition(":")[0].strip() not in self.options
-            )
-        if not field.endswith("arguments") or not self.options:
-            return value
-        if isinstance(value, list):
-            return [self._without_options(field, part) for part in value]
-        if not isinstance(value, Mapping):
-            return value
-        return {
-            name: part
-            for name, part in value.items()
-            if name not in self.options or part not in (None, False, [], {})
-        }

@@ -7,6 +7,7 @@ them.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import re
@@ -15,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dbanon.job.policy import Policy
 from tests.golden.doors import Answer
 
 Cases = dict[str, dict[str, str]]
@@ -91,7 +93,7 @@ def masked_answer(answer: Answer, folders: Sequence[Path]) -> Answer:
 
 def recorded(answer: Answer, folders: Sequence[Path]) -> dict[str, str]:
     """The recorded fields of a result."""
-    plain = masked_answer(answer, folders)
+    plain = _split_arguments(masked_answer(answer, folders))
     fields = {
         field: _repeated_field(field, value, plain) or compact(value, _longest(field))
         for field, value in plain.items()
@@ -100,6 +102,29 @@ def recorded(answer: Answer, folders: Sequence[Path]) -> dict[str, str]:
     if "released" in plain:
         fields["released.first"] = compact(plain["released"][:1])
     return fields
+
+
+# The texts of values of arguments that are not set.
+_UNSET = ("None", "False", "[]", "{}")
+_DEFAULTS = {field.name: field.default for field in dataclasses.fields(Policy)}
+
+
+def _split_arguments(answer: Answer) -> Answer:
+    """The result with a field for each argument that is set to something other than its default.
+
+    A new option changes no record that way.
+    """
+    split: Answer = {}
+    for field, value in answer.items():
+        # The ledger has a row for each release.
+        arguments = value[0] if isinstance(value, list) and len(value) == 1 else value
+        if not field.endswith(".arguments") or not isinstance(arguments, Mapping):
+            split[field] = value
+            continue
+        for name, argument in arguments.items():
+            if str(argument) not in _UNSET and argument != _DEFAULTS.get(name):
+                split[f"{field}.{name}"] = argument
+    return split
 
 
 # The first of these with a field records it; the others refer to it.
@@ -119,7 +144,9 @@ def _repeated_field(field: str, value: Any, answer: Answer) -> str | None:
 
 def _as_text(value: Any) -> str:
     """The value as text, for a single row as read from DuckDB's ledger."""
-    return str(value[0] if isinstance(value, list) and len(value) == 1 else value)
+    single = value[0] if isinstance(value, list) and len(value) == 1 else value
+    # Databases store JSON in an order of their own.
+    return json.dumps(single, sort_keys=True) if isinstance(single, dict) else str(single)
 
 
 def _is_refusal(fields: Mapping[str, str]) -> bool:

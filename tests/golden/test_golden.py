@@ -149,22 +149,37 @@ def test_long_values_differ_by_their_hash() -> None:
     assert len(records.compact(long)) < 120
 
 
+def test_each_argument_with_another_value_than_its_default_has_a_field() -> None:
+    arguments = {"k": 3, "note": None, "nulls": "error", "seed": 7, "weights": {"b": 2, "a": 1}}
+    answer = {
+        "report.arguments": arguments,
+        # A ledger has its own order.
+        "release.arguments": [arguments | {"weights": {"a": 1, "b": 2}, "strict": True}],
+        "run.arguments": [{"seed": 1}, {"seed": 2}],
+    }
+    assert records.recorded(answer, []) == {
+        "report.arguments.k": "3",
+        "report.arguments.seed": "7",
+        "report.arguments.weights": '{"a": 1, "b": 2}',
+        "release.arguments.k": "as in report",
+        "release.arguments.seed": "as in report",
+        "release.arguments.weights": "as in report",
+        "release.arguments.strict": "true",
+        "run.arguments": '[{"seed": 1}, {"seed": 2}]',
+    }
+
+
 def test_only_additions_are_left_out() -> None:
     additions = Additions()
     vars(additions).update(methods=frozenset({"fresh"}), options=frozenset({"note"}))
     cases = dict.fromkeys(["fresh/own", "array fresh", "function fresh(k integer)", "fresher/own"])
     assert [*additions.cases(cases)] == ["fresher/own"]
-    arguments = {"k": 3, "note": None, "seed": None}
     answer = {
-        "report.arguments": arguments,
-        "release.arguments": [arguments | {"note": "said"}],
         "comment": "What it does.\n  note: text.\n  seed: a number.",
         "refused.hint": "Known methods: mdav, fresh, cbfs.",
         "note": "another field",
     }
     assert additions.answer("mdav/own", answer) == {
-        "report.arguments": {"k": 3, "seed": None},
-        "release.arguments": [arguments | {"note": "said"}],
         "comment": "What it does.\n  seed: a number.",
         "refused.hint": "Known methods: mdav, cbfs.",
         "note": "another field",
