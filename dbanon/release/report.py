@@ -28,6 +28,7 @@ from dbanon.release.outcome import OperatorFigures
 from dbanon.release.outcome import ReleaseLoss as ReleaseLoss
 from dbanon.release.recode import ColumnLoss
 from dbanon.release.words import (
+    LOSS_LABELS,
     describe_averaged_codes,
     describe_counts,
     describe_exports,
@@ -427,11 +428,7 @@ class Report(LabelledTextWithHtml):
         def join_names(names: tuple[str, ...]) -> str:
             return ", ".join(names) or "none"
 
-        measure, before_label = {
-            "sse": ("SSE/SST", "before rounding to column types"),
-            "iloss": ("iloss per cell", "on the classes' own ranges"),
-            "gower": ("Gower's distance per cell", "before rounding to column types"),
-        }[self.loss_measure]
+        measure, before_label = LOSS_LABELS[self.loss_measure]
         loss = format_losses(
             self.information_loss, self.information_loss_before_rounding, before_label
         )

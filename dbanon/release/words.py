@@ -20,6 +20,14 @@ from dbanon.release.alignment import INPUT, INPUT_ORDER_CAUTION
 from dbanon.release.joint import joint_caution
 from dbanon.release.joint_rows import joint_rows_caution
 
+# For each measure of loss in a report: its symbol, and the label of the loss before rounding. For
+# iloss, that is the loss of the classes' exact ranges.
+LOSS_LABELS = {
+    "sse": ("SSE/SST", "before rounding to column types"),
+    "iloss": ("iloss per cell", "on the classes' own ranges"),
+    "gower": ("Gower's distance per cell", "before rounding to column types"),
+}
+
 
 def now() -> str:
     """Return the current time in UTC, in the format of reports and the ledger."""

@@ -13,17 +13,9 @@ from dbanon.job.guarantee import Guarantee
 from dbanon.job.guarantee_names import guarantee_from_ledger
 from dbanon.release.distribution import MOST_BINS, Distribution, require_displayable
 from dbanon.release.report import Report
-from dbanon.release.words import describe_column_sets, describe_method_counts, now
+from dbanon.release.words import LOSS_LABELS, describe_column_sets, describe_method_counts, now
 from dbanon.run.inspect_release import ReleaseInspection
 from dbanon.run.verify import Verification
-
-# For each measure of loss in a report: its symbol, and the label of the loss before rounding. For
-# iloss, that is the loss of the classes' exact ranges.
-_LOSS_LABELS = {
-    "sse": ("SSE/SST", "before rounding to the columns' types"),
-    "iloss": ("iloss per cell", "on the classes' own ranges"),
-    "gower": ("Gower's distance per cell", "before rounding to the columns' types"),
-}
 
 
 def describe_report(
@@ -164,7 +156,7 @@ def describe_headline(
     report: Report, guarantee: Guarantee, evaluation: JsonMapping | None
 ) -> list[tuple[str, str, str, str]]:
     """Describe the figures at the top: label, value, detail and meaning of each."""
-    verdict, symbol = report.counts.verdict, _LOSS_LABELS[report.loss_measure][0]
+    verdict, symbol = report.counts.verdict, LOSS_LABELS[report.loss_measure][0]
     withheld = mask_small_count(report.suppressed, report.k_requested)
     rows = [
         # Only if each attribute has its own classes: how many rows share all released values.
@@ -250,7 +242,7 @@ def bin_class_sizes(histogram: Mapping[int, int]) -> list[tuple[str, int]]:
 
 def _describe_loss(report: Report) -> PageValues:
     """Describe the loss that the run measured, over all columns and by column."""
-    symbol, before_rounding_label = _LOSS_LABELS[report.loss_measure]
+    symbol, before_rounding_label = LOSS_LABELS[report.loss_measure]
     # Only full-domain generalization has levels: one for each quasi-identifier.
     levels = report.levels or {}
     return {
