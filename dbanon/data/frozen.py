@@ -5,14 +5,19 @@ millisecond per class, in every PostgreSQL connection that runs dbanon inside th
 that the server loads therefore use this decorator, whose methods are closures over the fields.
 Everything else (fields, ``replace``, ``asdict``) is from the standard library, and type checkers
 see the standard decorator.
+
+Mappings in results are read-only (``MappingProxyType``). The standard library can neither pickle
+nor deep-copy them; once this module is loaded, it can.
 """
 
 from __future__ import annotations
 
+import copyreg
 import dataclasses
 import reprlib
 from collections.abc import Callable
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -20,6 +25,14 @@ if TYPE_CHECKING:
 
 MethodT = TypeVar("MethodT", bound=Callable[..., object])
 Fields = tuple["dataclasses.Field[object]", ...]
+
+
+def make_read_only(values: dict[Any, Any]) -> MappingProxyType[Any, Any]:
+    """Return a read-only view of a dictionary; pickles name this function."""
+    return MappingProxyType(values)
+
+
+copyreg.pickle(MappingProxyType, lambda mapping: (make_read_only, (dict(mapping),)))
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass

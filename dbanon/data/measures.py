@@ -166,11 +166,6 @@ class ColumnStatistics:
         for name in ("scales", "categories", "sensitive", "whitenings", "ranks"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
 
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickle plain dictionaries, since mapping proxies cannot be pickled."""
-        mappings = (self.scales, self.categories, self.sensitive, self.whitenings, self.ranks)
-        return ColumnStatistics, tuple(dict(mapping) for mapping in mappings)
-
     @classmethod
     def of(
         cls,

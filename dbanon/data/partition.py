@@ -125,8 +125,7 @@ class Partition(NotebookCard):
         """Set the fields; raises ValueError if the labels are invalid."""
         labels.setflags(write=False)
         object.__setattr__(self, "labels", labels)
-        # A plain dict, since read-only mappings cannot be pickled; so in subclasses.
-        object.__setattr__(self, "method_counts", dict(method_counts))
+        object.__setattr__(self, "method_counts", MappingProxyType(dict(method_counts)))
         # Computing the sizes raises ValueError for a negative label other than SUPPRESSED.
         if not self.sizes.all():
             raise ValueError("labels must have no gaps")
@@ -324,8 +323,8 @@ class Levels(Partition):
         number_levels: Mapping[str, NumberLevels],
     ) -> None:
         super().__init__(labels)
-        object.__setattr__(self, "levels", dict(levels))
-        object.__setattr__(self, "number_levels", dict(number_levels))
+        object.__setattr__(self, "levels", MappingProxyType(dict(levels)))
+        object.__setattr__(self, "number_levels", MappingProxyType(dict(number_levels)))
 
     @property
     def grouping_levels(self) -> Levels:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields, replace
+from types import MappingProxyType
 from typing import Annotated
 
 from dbanon.data.frozen import dataclass
@@ -113,8 +114,7 @@ class Chain:
     def __post_init__(self) -> None:
         check_options(self)
         for name in ("outputs", "kept"):
-            # Jobs are pickled for other processes, and frozen mappings cannot be pickled.
-            object.__setattr__(self, name, dict(getattr(self, name)))
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
         require_chain_name(self.name)
         require_key_form(self.key)
 

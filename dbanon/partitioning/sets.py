@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -67,7 +68,7 @@ class CoarsenedPartition(Partition):
         method_counts: Mapping[str, int] = NO_COUNTS,
     ) -> None:
         super().__init__(labels, method_counts)
-        object.__setattr__(self, "coarser_classes", dict(coarser_classes))
+        object.__setattr__(self, "coarser_classes", MappingProxyType(dict(coarser_classes)))
 
     def _distinct_groupings(self) -> list[NDArray[np.int32]]:
         """The distinct groupings into coarser classes; the first one keeps all classes separate."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from functools import cache
 from typing import Any
 
@@ -95,6 +97,14 @@ def test_a_card_reveals_no_single_row(kind: str) -> None:
     assert PLANTED not in text
     frame = people(("age", "income", "town", "illness"))
     assert not [value for value in frame["income"] if f"{value:.3f}" in text]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_results_are_pickled_and_copied(kind: str) -> None:
+    result = results()[kind]
+    for copied in (pickle.loads(pickle.dumps(result)), copy.deepcopy(result)):
+        assert type(copied) is type(result)
+        assert str(copied) == str(result)
 
 
 def test_contents_of_cards() -> None:
