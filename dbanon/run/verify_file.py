@@ -42,7 +42,8 @@ def verify_file(
     ------
     RecountFailed : a class holds fewer than k rows.
     ReleaseNotFound : the file names no release, and no quasi-identifiers and k were passed.
-    TableNotFound, InvalidParameter : there is no such file, or it is not a Parquet file.
+    TableNotFound, InvalidParameter : there is no such file, it is not a Parquet file, or ``k`` is
+        smaller than the one of the release.
     """
     if not path.is_file():
         raise TableNotFound(f"There is no file {path}.")
@@ -64,8 +65,15 @@ def verify_file(
     names = user_names = tuple(quasi_identifiers)
     arguments: JsonMapping = {}
     if not user_names:
-        names, k_requested, arguments = _read_release_metadata(path, metadata)
-        k = k_requested if k is None else k
+        names, release_k, arguments = _read_release_metadata(path, metadata)
+        if k is not None and k < release_k:
+            # There is no ledger here that would show that the classes have changed.
+            raise InvalidParameter(
+                f"The release in the file {path} has k = {release_k}; it cannot be counted with a"
+                " smaller k.",
+                hint="Leave `k` out.",
+            )
+        k = release_k if k is None else k
     if k is None or k < 2:
         raise InvalidParameter("k must be a whole number, 2 or more.", hint="Add `k`.")
     with open_file_session(path, PARQUET) as (session, relation):

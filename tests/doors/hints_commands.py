@@ -34,6 +34,18 @@ def with_hierarchy(content: bytes) -> Act:
     return act
 
 
+def count_export(options: str) -> Act:
+    """Count a file of a release with k = 4."""
+
+    def act(world: World) -> object:
+        path = world.path / "counted.parquet"
+        if not path.exists():
+            world.table(exports=[{"path": str(path)}])
+        return world.cli(f"verify {path} {options}")
+
+    return act
+
+
 COMMANDS = (
     Steps(
         "Name it: --chain NAME.",
@@ -237,6 +249,11 @@ COMMANDS = (
     Steps("dbanon drops only what it made: {}", cli("drop {url} strange"), [cli("releases {url}")]),
     Steps(
         "Add `k`.", cli("verify {url} people -q town"), [cli("verify {url} people -q town --k 2")]
+    ),
+    Steps(
+        "Leave `k` out.",
+        count_export("--k 3"),
+        [count_export("")],
     ),
     Steps(
         "Compare it with the ledger of its release: name its",

@@ -100,6 +100,11 @@ def test_a_file_is_verified_by_what_it_says(database: Database, tmp_path: Path) 
     assert verification["k_achieved"] == report.k_achieved
     assert "SHA-256" in call("verify", path).stdout
     assert call("verify", path, "--k", "30").exit_code == 3
+    # Attack: classes of two rows pass as the release that the file names.
+    done = call("verify", path, "--k", "2")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "[invalid_parameter]" in done.stderr
+    assert "Leave --k out." in done.stderr
     assert call("verify", tmp_path / "no.parquet").exit_code == 2
     # Someone else's file, and one that was changed.
     table = parquet.read_table(path)
