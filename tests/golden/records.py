@@ -117,14 +117,25 @@ def _split_arguments(answer: Answer) -> Answer:
     split: Answer = {}
     for field, value in answer.items():
         # The ledger has a row for each release.
-        arguments = value[0] if isinstance(value, list) and len(value) == 1 else value
-        if not field.endswith(".arguments") or not isinstance(arguments, Mapping):
+        rows = value if isinstance(value, list) else [value]
+        if not field.endswith(".arguments") or not all(isinstance(row, Mapping) for row in rows):
             split[field] = value
             continue
-        for name, argument in arguments.items():
-            if str(argument) not in _UNSET and argument != _DEFAULTS.get(name):
-                split[f"{field}.{name}"] = argument
+        changed = [_changed_arguments(row) for row in rows]
+        if len(changed) == 1:
+            split |= {f"{field}.{name}": argument for name, argument in changed[0].items()}
+        else:
+            split[field] = changed
     return split
+
+
+def _changed_arguments(arguments: Mapping[str, Any]) -> Answer:
+    """The arguments that are set to something other than their default."""
+    return {
+        name: argument
+        for name, argument in arguments.items()
+        if str(argument) not in _UNSET and argument != _DEFAULTS.get(name)
+    }
 
 
 # The first of these with a field records it; the others refer to it.

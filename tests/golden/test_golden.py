@@ -155,7 +155,7 @@ def test_each_argument_with_another_value_than_its_default_has_a_field() -> None
         "report.arguments": arguments,
         # A ledger has its own order.
         "release.arguments": [arguments | {"weights": {"a": 1, "b": 2}, "strict": True}],
-        "run.arguments": [{"seed": 1}, {"seed": 2}],
+        "run.arguments": [{"seed": 1, "note": None}, {"seed": 2}],
     }
     assert records.recorded(answer, []) == {
         "report.arguments.k": "3",
