@@ -54,7 +54,7 @@ def _open(name: str) -> duckdb.DuckDBPyConnection:
 
 def keep_files() -> None:
     """Begin a test: what it looks at may stay open."""
-    global _alone
+    global _exclusive
     close_kept()
     _looked_at.clear()
     _exclusive = False
@@ -97,7 +97,7 @@ def _started(process: BaseProcess) -> None:
 
 
 def _let_go() -> None:
-    global _alone
+    global _exclusive
     _exclusive = True
     close_kept()
 
