@@ -67,6 +67,7 @@ from tests.doors.job_steps import (
     run_job,
     second_release,
     serve,
+    tutorial,
 )
 
 COMMANDS = (
@@ -228,7 +229,7 @@ COMMANDS = (
     Steps(
         "Choose another one (--directory), or remove it",
         cli("tutorial --yes --directory {path}/foreign"),
-        [cli("tutorial --yes --remove --directory {path}/d4")],
+        [tutorial("--yes --remove --directory {path}/d4")],
     ),
     # Privacy budgets.
     Steps(

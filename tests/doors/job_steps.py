@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 import dbanon
 from dbanon.doors.cli.main import main
+from dbanon.doors.cli.tutorial_steps import build_steps
 from dbanon.errors import DbanonError
 from dbanon.extensions.workbench.open import open_job_file
 from dbanon.extensions.workbench.program import run_workbench
@@ -339,6 +340,19 @@ def demo(words: str) -> Act:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("dbanon.doors.cli.demo.half_of_memory", lambda: 400 * 500)
             return world.cli(f"demo {words}")
+
+    return act
+
+
+def tutorial(words: str) -> Act:
+    """Run the first step of the tutorial."""
+
+    def act(world: World) -> object:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                "dbanon.doors.cli.tutorial.build_steps", lambda *names: build_steps(*names)[:1]
+            )
+            return world.cli(f"tutorial {words}")
 
     return act
 

@@ -224,7 +224,8 @@ def test_the_json_log_reports_it_too() -> None:
 @pytest.mark.slow
 def test_the_demonstration_needs_its_own_extras(tmp_path: Path) -> None:
     done = without.run(
-        f"import os\nos.chdir({str(tmp_path)!r})\n" + _COMMAND.format(words=["dbanon", "demo"]),
+        f"import os\nos.chdir({str(tmp_path)!r})\n"
+        + _COMMAND.format(words=["dbanon", "demo", "--rows", "300"]),
         ("cli", "duckdb", "report"),
     )
     assert done.returncode == 0, done.stderr

@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,13 @@ OF_ONE_DOOR = (
 )
 
 
-def hints() -> Iterator[tuple[str, str]]:
+@cache
+def hints() -> tuple[tuple[str, str], ...]:
     """Every text of the sources that becomes a hint, and where it stands."""
+    return tuple(_read_hints())
+
+
+def _read_hints() -> Iterator[tuple[str, str]]:
     package = Path(dbanon.__file__).parent
     for path in sorted(package.rglob("*.py")):
         name = path.relative_to(package).as_posix()

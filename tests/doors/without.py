@@ -104,7 +104,10 @@ def run(
 def result_of(
     code: str, having: Iterable[str] = (), hidden: Iterable[str] = OPTIONAL_PACKAGES
 ) -> Any:
-    """The JSON that such a program prints."""
-    done = run(code, having, hidden)
+    """The JSON that such a program prints.
+
+    It ends without freeing what it has imported, which takes a quarter of its time.
+    """
+    done = run(f"{code}\nimport os\nsys.stdout.flush()\nos._exit(0)\n", having, hidden)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -86,13 +87,19 @@ def make_release(
     looked = inspect_release(open_store(connection), parse_relation(report.output))
     if not evaluated:
         return Release(report, looked)
-    numbers = np.array([(r[1].toordinal(), r[2], r[3]) for r in persons], float)
-    figures = EvaluationOutcome(figures_of(numbers, 5, names[:3]))
-    return Release(replace(report, evaluation_outcome=figures), looked, sweep(numbers, names[:3]))
+    figures = EvaluationOutcome(figures_of(numbers_of(persons), 5, names[:3]))
+    return Release(replace(report, evaluation_outcome=figures), looked, sweep())
 
 
-def sweep(numbers: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+def numbers_of(persons: Sequence[tuple[Any, ...]]) -> np.ndarray:
+    """The quasi-identifiers of persons as numbers, float64 (n, 3)."""
+    return np.array([(r[1].toordinal(), r[2], r[3]) for r in persons], float)
+
+
+@cache
+def sweep() -> dict[str, Any]:
     """Releases for k from 3 to 10, refined and unrefined, including the given one with k = 5."""
+    numbers, names = numbers_of(rows()), ("born", "height", "income")
     points = [
         {
             "curve": curve,

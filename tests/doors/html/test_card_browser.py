@@ -34,8 +34,16 @@ _FLOATING = """() => [...document.querySelectorAll('.dbanon-card dt, .dbanon-car
     || one.offsetWidth < one.parentElement.clientWidth * .6).length"""
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [420, 1000])
+# A theme brings colors: each width with one of them, with both in campaigns.
+@pytest.mark.parametrize(
+    ("width", "theme"),
+    [
+        (420, "light"),
+        (1000, "dark"),
+        pytest.param(420, "dark", marks=pytest.mark.campaign),
+        pytest.param(1000, "light", marks=pytest.mark.campaign),
+    ],
+)
 def test_figures_do_not_meet_in_jupyterlab(browser: Any, theme: str, width: int) -> None:
     context = browser.new_context(
         color_scheme=theme, viewport={"width": width, "height": 900}, bypass_csp=False

@@ -73,6 +73,12 @@ def full_release() -> Release:
 
 
 @pytest.fixture(scope="module")
+def plain_release() -> Release:
+    """A release without an evaluation and models."""
+    return make_release(evaluated=False)
+
+
+@pytest.fixture(scope="module")
 def text(full_release: Release) -> str:
     return render_page(
         full_release.report, inspection=full_release.look, tradeoff=full_release.tradeoff
@@ -283,8 +289,10 @@ def test_a_release_whose_rows_are_not_k_anonymous() -> None:
     assert "k limits it to" not in text
 
 
-def test_classes_that_reveal_a_sensitive_value_are_on_the_first_screen() -> None:
-    report = replace_homogeneity(make_release(evaluated=False).report, 7)
+def test_classes_that_reveal_a_sensitive_value_are_on_the_first_screen(
+    plain_release: Release,
+) -> None:
+    report = replace_homogeneity(plain_release.report, 7)
     text = render_page(report)
     cards = re.findall(r'<div class="card">(.*?)</div>', text, re.S)
     [card] = [card for card in cards if "homogeneous classes" in card]
@@ -316,25 +324,27 @@ def test_persons_cannot_be_counted_in_bins_of_a_release() -> None:
     assert "k counts persons" in text
 
 
-def test_small_counts_are_shown_as_a_range() -> None:
-    release = make_release(evaluated=False)
+def test_small_counts_are_shown_as_a_range(plain_release: Release) -> None:
+    release = plain_release
     few = replace(release.report, counts=replace(release.report.counts, rows_in=403, suppressed=3))
     text = render_page(few, inspection=release.look)
     assert "1 to 4 withheld" in text
     assert "400 and the withheld rows" in text
 
 
-def correlations(evaluation: Any, rows: int) -> str:
+def correlations(release: Release, evaluation: Any, rows: int) -> str:
     few = EvaluationOutcome({**evaluation, "rows": rows})
-    return render_page(replace(make_release(evaluated=False).report, evaluation_outcome=few))
+    return render_page(replace(release.report, evaluation_outcome=few))
 
 
 @pytest.mark.slow
-def test_correlations_of_few_rows_are_withheld(full_release: Release) -> None:
+def test_correlations_of_few_rows_are_withheld(
+    full_release: Release, plain_release: Release
+) -> None:
     evaluation = full_release.report.evaluation
     row = re.compile(r"<code>correlation_loss</code>.*?>0\.\d\d<.*?</tr>", re.S)
-    assert row.search(correlations(evaluation, 90))
-    few = correlations(evaluation, 89)
+    assert row.search(correlations(plain_release, evaluation, 90))
+    few = correlations(plain_release, evaluation, 89)
     assert not row.search(few)
     assert "Left out, as not shown for fewer than 30 rows per column: correlation_loss." in few
 
@@ -406,14 +416,10 @@ def test_the_page_dates_its_counts(full_release: Release) -> None:
 
 
 @pytest.mark.slow
-def test_queries_recount_the_reported_figures() -> None:
-    visible = unescape(
-        render_page(
-            (rows_release := make_release(evaluated=False)).report, inspection=rows_release.look
-        )
-    )
+def test_queries_recount_the_reported_figures(plain_release: Release) -> None:
+    visible = unescape(render_page(plain_release.report, inspection=plain_release.look))
     assert "Rows that share all quasi-identifiers: k counts these." in visible
-    assert f"it returned: smallest class {rows_release.report.smallest_class}," in visible
+    assert f"it returned: smallest class {plain_release.report.smallest_class}," in visible
     strata = make_release(evaluated=False, by=["site"], keep=[])
     visible = unescape(render_page(strata.report, inspection=strata.look))
     assert "within each stratum of site: k counts these." in visible

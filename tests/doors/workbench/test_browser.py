@@ -150,23 +150,24 @@ def test_from_a_csv_file_to_a_monthly_run(
 
 
 def test_roles_of_many_columns(browser: Any, axe: Any, tmp_path: Path) -> None:
-    names = [*(f"lab_{i}" for i in range(30)), *(f"visit_{i}" for i in range(30))]
-    lines = [",".join(str((i * 7 + j * 3) % 40) for j in range(60)) for i in range(60)]
+    n = 10
+    names = [*(f"lab_{i}" for i in range(n)), *(f"visit_{i}" for i in range(n))]
+    lines = [",".join(str((i * 7 + j * 3) % 40) for j in range(2 * n)) for i in range(60)]
     (tmp_path / "wide.csv").write_text("\n".join([",".join(names), *lines]) + "\n")
     with process(tmp_path, "file:wide.csv", "--table", "wide") as bench:
         bench.settled_page("columns")
         context = browser.new_context(viewport={"width": 1100, "height": 900})
         tab = Tab(context, bench.address)
-        before = tab.page.input_value("#role-30")
+        before = tab.page.input_value(f"#role-{n}")
         tab.page.fill("#filter", "LAB_")
-        assert "30 of 60 columns shown." in tab.text()
-        assert not tab.page.is_visible("#role-30")
+        assert "10 of 20 columns shown." in tab.text()
+        assert not tab.page.is_visible(f"#role-{n}")
         assert axe(tab.page) == ""
         tab.page.select_option("#bulk", "drop")
         tab.page.click("#assign")
         tab.page.fill("#filter", "")
-        assert {tab.page.input_value(f"#role-{i}") for i in range(30)} == {"drop"}
-        assert tab.page.input_value("#role-30") == before
+        assert {tab.page.input_value(f"#role-{i}") for i in range(n)} == {"drop"}
+        assert tab.page.input_value(f"#role-{n}") == before
         context.close()
 
 

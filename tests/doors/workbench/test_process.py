@@ -101,8 +101,11 @@ def test_cancelled_and_used_again(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_workbenches_that_cannot_start(folder: Path) -> None:
+def test_workbenches_that_cannot_start(tmp_path: Path) -> None:
     """An unreachable database, whose password is never shown, and a port in use."""
+    folder = tmp_path
+    with duckdb.connect(str(folder / "people.duckdb")) as connection:
+        connection.execute("CREATE TABLE people AS SELECT range AS id FROM range(60)")
     url = "postgresql://nobody:zyxomma@127.0.0.1:9/none"
     with process(folder, url, "--table", "people") as refused:
         ended, refused_output = refused.wait_for_end()
