@@ -83,7 +83,8 @@ def test_adult_on_a_synthetic_table(tmp_path: Path) -> None:
     assert all(line.split(";")[1] in {"Male", "Female", "*"} for line in printed[-5:])
 
 
-@pytest.mark.slow
+# The synthetic table below has the same checks, and one of its losses.
+@pytest.mark.campaign
 def test_census_on_a_small_share(tmp_path: Path) -> None:
     require_map(require_reference("casc/census.csv") / "casc", tmp_path)
 
