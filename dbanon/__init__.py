@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    __version__: str
+
     from dbanon import errors
     from dbanon.advice.answer import Advice
     from dbanon.data.partition import AttributePartition, Partition, Synthesis
@@ -222,7 +224,8 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def _import_name(name: str) -> Any:
+    """Import a public name when it is first used."""
     if name == "__version__":
         from dbanon.version import version
 
@@ -251,6 +254,11 @@ def __getattr__(name: str) -> Any:
             del missing_extra_error
     globals()[name] = value
     return value
+
+
+# Type checkers know the names that are imported for them, and report any other one.
+if not TYPE_CHECKING:
+    __getattr__ = _import_name
 
 
 def __dir__() -> list[str]:

@@ -48,6 +48,7 @@ if isinstance(made, dbanon.Report) and isinstance(found, dbanon.Verification):
 
 # One mistake per line.
 WRONG = """asked.is_nothing()
+dbanon.anonymize_frames
 polars.iloc
 dbanon.partition([[1.0]], 2, method="mdva")
 dbanon.anonymize_frame(polars, quasi_identifiers=["a"], k=5, nulls="supress")
@@ -94,10 +95,11 @@ def test_a_script_is_checked_where_the_package_is_installed(tmp_path: Path) -> N
     assert [(int(line) - last, kind) for line, kind in errors] == [
         (1, "attr-defined"),
         (2, "attr-defined"),
-        (3, "call-overload"),
+        (3, "attr-defined"),
         (4, "call-overload"),
         (5, "call-overload"),
-        (6, "arg-type"),
+        (6, "call-overload"),
+        (7, "arg-type"),
     ], done.stdout + done.stderr
 
 
