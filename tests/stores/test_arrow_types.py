@@ -171,7 +171,7 @@ DOORS: dict[str, Callable[..., Columns]] = {
 TOGETHER = {"frame": 1, "stream": 9, "export": 9}
 
 
-def taken(accepted: dict[str, set[str]]) -> list[Any]:
+def released_cases(accepted: dict[str, set[str]]) -> list[Any]:
     """Each interface with the types that it releases, as many as one run has."""
     cases = []
     for door, size in TOGETHER.items():
@@ -182,7 +182,7 @@ def taken(accepted: dict[str, set[str]]) -> list[Any]:
     return cases
 
 
-def not_taken(accepted: dict[str, set[str]]) -> list[tuple[str, str]]:
+def refused_cases(accepted: dict[str, set[str]]) -> list[tuple[str, str]]:
     """Each interface with each type that it refuses."""
     return [(door, name) for door in DOORS for name in ARRAYS if name not in accepted[door]]
 
@@ -201,7 +201,7 @@ def refused_by_name(name: str, call: Callable[[], Any]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
-@pytest.mark.parametrize(("door", "names"), taken(COPIED))
+@pytest.mark.parametrize(("door", "names"), released_cases(COPIED))
 def test_kept_columns(door: str, names: list[str], tmp_path: Path) -> None:
     columns = DOORS[door](with_numbers(names), tmp_path, quasi_identifiers=["a"], k=5, keep=names)
     for name in names:
@@ -215,7 +215,7 @@ def test_kept_columns(door: str, names: list[str], tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
-@pytest.mark.parametrize(("door", "name"), not_taken(COPIED))
+@pytest.mark.parametrize(("door", "name"), refused_cases(COPIED))
 def test_kept_columns_that_are_refused(door: str, name: str, tmp_path: Path) -> None:
     table = with_numbers([name])
     refused_by_name(
@@ -231,7 +231,7 @@ def comparable(value: Any) -> str:
     return str(value)
 
 
-@pytest.mark.parametrize(("door", "names"), taken(AVERAGED))
+@pytest.mark.parametrize(("door", "names"), released_cases(AVERAGED))
 def test_quasi_identifiers(door: str, names: list[str], tmp_path: Path) -> None:
     table = pa.table({name: ARRAYS[name] for name in names})
     columns = DOORS[door](table, tmp_path, quasi_identifiers=names, k=5)
@@ -241,7 +241,7 @@ def test_quasi_identifiers(door: str, names: list[str], tmp_path: Path) -> None:
         assert [values.count(value) for value in sorted(set(values))] == [5] * 4, name
 
 
-@pytest.mark.parametrize(("door", "name"), not_taken(AVERAGED))
+@pytest.mark.parametrize(("door", "name"), refused_cases(AVERAGED))
 def test_quasi_identifiers_that_are_refused(door: str, name: str, tmp_path: Path) -> None:
     table = pa.table({name: ARRAYS[name]})
     refused_by_name(name, lambda: DOORS[door](table, tmp_path, quasi_identifiers=[name], k=5))
