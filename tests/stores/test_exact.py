@@ -58,7 +58,6 @@ def test_without_a_digest_counters_say_what_they_say(people: Database) -> None:
     assert staleness(people)[1] != "digest"
 
 
-@pytest.mark.in_turn(of="file")
 def test_two_releases_of_the_same_rows_have_nothing_in_common(people: Database) -> None:
     """Equal hashes never reveal that a source is unchanged."""
     read = []

@@ -225,7 +225,6 @@ def test_a_person_with_two_rows_is_refused(database: Database, tmp_path: Path, m
         chained.release_file(month)
 
 
-@pytest.mark.in_turn(of="file")
 def test_a_condition_may_not_read_what_is_kept(
     database: Database, tmp_path: Path, month: Path
 ) -> None:

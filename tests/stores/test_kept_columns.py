@@ -193,7 +193,6 @@ def test_only_released_rows_count(database: Database) -> None:
     assert disclosive_columns(report) == {"copy": [("age", 1.0)]}
 
 
-@pytest.mark.in_turn(of="file")
 def test_other_rows_than_the_released_ones(database: Database, monkeypatch: Any) -> None:
     """The warning describes the released rows, or nothing is published."""
     load(database)

@@ -63,7 +63,6 @@ def test_a_superseded_release_is_verified(database: Database) -> None:
         dbanon.verify(database.url, first.release_id, quasi_identifiers=["age"], k=2)
 
 
-@pytest.mark.in_turn(of="file")
 def test_a_changed_table_of_a_superseded_release_is_refused(database: Database) -> None:
     require_views(database)
     load_people(database)

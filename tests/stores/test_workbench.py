@@ -77,7 +77,6 @@ def all_steps(client: Client, kinds: tuple[str, ...]) -> Workbench:
     return bench
 
 
-@pytest.mark.in_turn(of="file")
 def test_all_steps_and_nothing_of_few_rows(client: Client, loaded: Database) -> None:
     """A search of every answer, those on the way included."""
     # MariaDB releases no views.
@@ -99,7 +98,7 @@ def test_all_steps_and_nothing_of_few_rows(client: Client, loaded: Database) -> 
     assert oct(os.stat("people.yaml").st_mode)[-3:] == "600"
 
 
-@pytest.mark.in_turn(of="file")
+@pytest.mark.in_turn
 def test_persons_are_counted_where_they_have_several_rows(
     database: Database, tmp_path: Path
 ) -> None:
