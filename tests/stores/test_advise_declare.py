@@ -17,7 +17,7 @@ from tests.stores.test_rules import people, table
 
 __all__ = ["people"]
 
-pytestmark = pytest.mark.in_turn
+pytestmark = pytest.mark.in_turn(of="file")
 
 
 def advised(database: Database, *more: str, **how: Any) -> Result:

@@ -101,6 +101,7 @@ def test_files_are_private_before_the_state_is_committed(
     assert sequences(database)[0] == 0
 
 
+@pytest.mark.in_turn(of="file")
 def test_a_release_that_arrived_is_confirmed_by_the_next_one(
     database: Database, tmp_path: Path
 ) -> None:
@@ -113,6 +114,7 @@ def test_a_release_that_arrived_is_confirmed_by_the_next_one(
     assert [release["confirmed"] for release in chained.show().releases] == [True, True]
 
 
+@pytest.mark.in_turn(of="file")
 def test_a_release_that_never_arrived_is_named_by_the_next_one(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,6 +64,7 @@ def followed(chain: Chain, **options: Any) -> tuple[dbanon.Report, list[str]]:
     ]
 
 
+@pytest.mark.in_turn(of="file")
 @pytest.mark.parametrize("name", CODINGS)
 def test_codings_are_counted_by_what_they_do_to_k(
     database: Database, tmp_path: Path, name: str
@@ -77,6 +78,7 @@ def test_codings_are_counted_by_what_they_do_to_k(
     assert messages == [f"Column {finding.describe(K)}."]
 
 
+@pytest.mark.in_turn(of="file")
 @pytest.mark.parametrize("method", ["mdav", "mondrian"])
 def test_codings_of_ages_that_most_classes_hide(
     database: Database, tmp_path: Path, method: str
@@ -90,6 +92,7 @@ def test_codings_of_ages_that_most_classes_hide(
     assert report.linking == (LinkingColumn("code", "age", below_k(chain.rows("code"))),)
 
 
+@pytest.mark.in_turn(of="file")
 @pytest.mark.parametrize("method", ["mdav", "mondrian"])
 def test_ordinary_columns_link_nothing(database: Database, tmp_path: Path, method: str) -> None:
     load(database)
@@ -102,6 +105,7 @@ def test_ordinary_columns_link_nothing(database: Database, tmp_path: Path, metho
     assert "linking" not in report.arguments
 
 
+@pytest.mark.in_turn(of="file")
 def test_strict_refuses_before_anything_is_kept(database: Database, tmp_path: Path) -> None:
     load(database)
     database.make_schema("release")
@@ -114,6 +118,7 @@ def test_strict_refuses_before_anything_is_kept(database: Database, tmp_path: Pa
     assert chain.release(keep=["visits"], strict=True).linking == ()
 
 
+@pytest.mark.in_turn(of="file")
 def test_household_numbers_are_counted_at_each_release(database: Database, tmp_path: Path) -> None:
     load(database)
     chain = Chain(database, tmp_path)
@@ -127,6 +132,7 @@ def test_household_numbers_are_counted_at_each_release(database: Database, tmp_p
     assert report.arguments["linking"] == [vars(report.linking[0])]
 
 
+@pytest.mark.in_turn(of="file")
 def test_persons_with_several_rows(database: Database, tmp_path: Path) -> None:
     """Rows of one person are no company for one another."""
     columns = {"id": ("integer", list(range(N))), **COLUMNS}
@@ -141,6 +147,7 @@ def test_persons_with_several_rows(database: Database, tmp_path: Path) -> None:
     assert finding == LinkingColumn("age_code", "age", below)
 
 
+@pytest.mark.in_turn(of="file")
 def test_a_chain_that_measures_counts_as_any_release(database: Database, tmp_path: Path) -> None:
     load(database)
     database.make_schema("release")

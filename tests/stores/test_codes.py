@@ -50,6 +50,7 @@ def released(database: Database) -> list[Any]:
     ]
 
 
+@pytest.mark.in_turn(of="file")
 def test_releasing_a_code_that_no_record_has_warns(database: Database) -> None:
     load(database)
     with pytest.warns(CodesAveraged, match='"marital" is a code, and was averaged') as caught:
@@ -63,6 +64,7 @@ def test_releasing_a_code_that_no_record_has_warns(database: Database) -> None:
     assert "CODES AVERAGED" in dict(report.rows())
 
 
+@pytest.mark.in_turn(of="file")
 def test_a_number_that_is_an_amount_is_averaged(database: Database) -> None:
     load(database)
     report = database.anonymize(quasi_identifiers=NAMES, k=5, kinds={"marital": "numeric"})
@@ -73,6 +75,7 @@ def test_a_number_that_is_an_amount_is_averaged(database: Database) -> None:
         database.anonymize(quasi_identifiers=NAMES, k=5, kinds={"id": "nominal"})
 
 
+@pytest.mark.in_turn(of="file")
 @pytest.mark.parametrize("options", [{"method": "gaa_cp"}, {"recoding": "representative"}], ids=str)
 def test_a_nominal_number_is_a_category(database: Database, options: dict[str, Any]) -> None:
     """The release is that of the same codes as texts."""
@@ -90,6 +93,7 @@ def test_a_nominal_number_is_a_category(database: Database, options: dict[str, A
     assert report.arguments["kinds"] == kinds
 
 
+@pytest.mark.in_turn(of="file")
 def test_methods_of_numbers_refuse_a_nominal_column(database: Database) -> None:
     load(database)
     with pytest.raises(UnsupportedType, match='"marital"'):
@@ -98,6 +102,7 @@ def test_methods_of_numbers_refuse_a_nominal_column(database: Database) -> None:
         )
 
 
+@pytest.mark.in_turn(of="file")
 def test_advice_and_a_job_file_treat_codes_as_categories(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,6 +127,7 @@ def test_advice_and_a_job_file_treat_codes_as_categories(
     assert set(map(str, released(database))) <= {*map(str, CODES), "*"}
 
 
+@pytest.mark.in_turn(of="file")
 def test_the_command_line_says_and_takes_it(database: Database) -> None:
     load(database)
     words = ["anonymize", database.url, "--table", "people", "-q", "age", "-q", "marital"]

@@ -118,66 +118,79 @@ REFUSED: list[tuple[list[str], dict[str, Any], list[dict[str, Any]]]] = [
 ]
 
 
-def write(tmp_path: Path, texts: list[str], mark: str) -> Path:
+# The columns of a file with the same texts: as they are, and in quotes.
+FORMS = ("a", "q")
+
+
+def write(tmp_path: Path, texts: list[str]) -> Path:
     path = tmp_path / "t.csv"
-    lines = [f"{mark}{text}{mark};{n}" for n, text in enumerate(texts)]
-    path.write_text("\n".join(["a;b", *lines, ""]), encoding="utf-8")
+    lines = [f'{text};{n};"{text}"' for n, text in enumerate(texts)]
+    path.write_text("\n".join(["a;b;q", *lines, ""]), encoding="utf-8")
     return path
 
 
-def used(session: Session, column: str = "a") -> Relation:
+def of_columns(reading: dict[str, Any], *names: str) -> dict[str, Any]:
+    """The options of a column ``a``, for columns of these names."""
+    if "types" not in reading:
+        return reading
+    return reading | {"types": dict.fromkeys(names, reading["types"]["a"])}
+
+
+def used(session: Session, column: str) -> Relation:
     """The relation, after a check of a column that a run uses."""
     relation = session.catalog.find_source(parse_relation("t"))
     session.catalog.require_readable(relation, [column])
     return relation
 
 
-@pytest.fixture(params=["", '"'], ids=["plain", "quoted"])
-def mark(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.mark.parametrize(("texts", "reading", "kind", "value"), READ)
 def test_a_form_with_one_reading_is_read(
-    tmp_path: Path, mark: str, texts: list[str], reading: dict[str, Any], kind: str, value: Any
+    tmp_path: Path, texts: list[str], reading: dict[str, Any], kind: str, value: Any
 ) -> None:
-    path = write(tmp_path, texts, mark)
-    store = open_store(f"file:{path}", reading=Reading(**reading), table="t")
+    path = write(tmp_path, texts)
+    store = open_store(f"file:{path}", reading=Reading(**of_columns(reading, *FORMS)), table="t")
     with store.session(write=False) as session:
-        relation = used(session)
-        [column, _] = session.describe_file_columns(relation)
-        rows = session.rows('SELECT "a" FROM "t" ORDER BY "b"')
-    assert column.kind == kind
-    assert rows[0][0] == value
+        for column in FORMS:
+            relation = used(session, column)
+        plain, _, quoted = session.describe_file_columns(relation)
+        rows = session.rows('SELECT "a", "q" FROM "t" ORDER BY "b"')
+    assert (plain.kind, quoted.kind) == (kind, kind)
+    assert rows[0] == (value, value)
 
 
 @pytest.mark.parametrize(("texts", "reading", "options"), REFUSED)
 def test_a_form_with_more_readings_is_refused_with_options_that_work(
     tmp_path: Path,
-    mark: str,
     texts: list[str],
     reading: dict[str, Any],
     options: list[dict[str, Any]],
 ) -> None:
-    url = f"file:{write(tmp_path, texts, mark)}"
-    with open_store(url, reading=Reading(**reading), table="t").session(write=False) as session:
+    url = f"file:{write(tmp_path, texts)}"
+    first = Reading(**of_columns(reading, *FORMS))
+    with open_store(url, reading=first, table="t").session(write=False) as session:
         # A run reports nothing about columns it does not use.
         used(session, "b")
-        with pytest.raises(AmbiguousValues) as refused:
-            used(session)
-    message = str(refused.value)
-    assert not any(text in message for text in texts)
-    hints = [hint for option in options for hint in option.items()]
-    hint = str(refused.value.format_hint(spell_cli_option))
-    for name, argument in hints:
-        assert spell_cli_option(name, argument) in hint
-    assert len(re.findall("--", hint)) == len(hints) + 1
+        refused = {}
+        for column in FORMS:
+            with pytest.raises(AmbiguousValues) as caught:
+                used(session, column)
+            refused[column] = caught.value
+    for column, error in refused.items():
+        assert not any(text in str(error) for text in texts)
+        hints = [hint for option in options for hint in of_columns(option, column).items()]
+        hint = str(error.format_hint(spell_cli_option))
+        for name, argument in hints:
+            assert spell_cli_option(name, argument) in hint
+        assert len(re.findall("--", hint)) == len(hints) + 1
     values = []
     for option in [*options, {"types": {"a": "text"}}]:
-        again = Reading(**(reading | option))
+        again = Reading(**of_columns(reading | option, *FORMS))
         with open_store(url, reading=again, table="t").session(write=False) as session:
-            used(session)
-            values.append(tuple(session.rows('SELECT "a" FROM "t" ORDER BY "b"')))
+            for column in FORMS:
+                used(session, column)
+            rows = session.rows('SELECT "a", "q" FROM "t" ORDER BY "b"')
+        assert all(plain == quoted for plain, quoted in rows)
+        values.append(tuple(rows))
     assert len({*values[:-1]}) == len(options)
 
 
@@ -203,25 +216,25 @@ SECRET = "S3CRET"
     ],
 )
 def test_one_bad_value_is_named_by_its_line_and_column(
-    tmp_path: Path, mark: str, texts: list[str], reading: dict[str, Any], line: int, hint: str
+    tmp_path: Path, texts: list[str], reading: dict[str, Any], line: int, hint: str
 ) -> None:
-    path = write(tmp_path, texts, mark)
-    store = open_store(f"file:{path}", reading=Reading(**reading), table="t")
+    path = write(tmp_path, texts)
+    store = open_store(f"file:{path}", reading=Reading(**of_columns(reading, *FORMS)), table="t")
     with store.session(write=False) as session:
         used(session, "b")
-        with pytest.raises(FileMalformed, match=rf"Line {line} of .*, column 1 \(a\)") as refused:
-            used(session)
-    assert SECRET not in str(refused.value)
-    assert f'types={{"a": "{hint}"}}' in str(refused.value.hint)
+        for name, position in (("a", 1), ("q", 3)):
+            where = rf"Line {line} of .*, column {position} \({name}\)"
+            with pytest.raises(FileMalformed, match=where) as refused:
+                used(session, name)
+            assert SECRET not in str(refused.value)
+            assert f'types={{"{name}": "{hint}"}}' in str(refused.value.hint)
 
 
 def test_a_code_is_no_bad_value(tmp_path: Path) -> None:
-    path = write(tmp_path, ["12345"] * 40 + ["01234"], "")
+    path = write(tmp_path, ["12345"] * 40 + ["01234"])
     with open_store(f"file:{path}", table="t").session(write=False) as session:
-        assert [attribute.kind for attribute in session.describe_file_columns(used(session))] == [
-            "text",
-            "integer",
-        ]
+        columns = session.describe_file_columns(used(session, "a"))
+    assert [column.kind for column in columns] == ["text", "integer", "text"]
 
 
 @pytest.mark.parametrize(
@@ -251,7 +264,7 @@ def test_blanks_around_fields_are_no_part_of_them(
 
 
 def test_a_column_with_a_declared_type_exists(tmp_path: Path) -> None:
-    path = write(tmp_path, ["1"], "")
+    path = write(tmp_path, ["1"])
     with (
         pytest.raises(InvalidParameter, match='no column "aa"') as refused,
         open_store(f"file:{path}", reading=Reading(types={"aa": "text"})).session(write=False),

@@ -80,6 +80,7 @@ def require_same(figures_json: Any, expected: dbanon.Evaluation) -> None:
         )
 
 
+@pytest.mark.in_turn(of="file")
 @pytest.mark.parametrize(("method", "names"), [("gaa_cp", NAMES), ("mdav", NAMES[:2])])
 def test_a_run_evaluates_as_its_file_is_evaluated(
     database: Database, method: str, names: list[str]

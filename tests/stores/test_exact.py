@@ -24,6 +24,7 @@ def staleness(database: Database) -> tuple[bool | None, str | None]:
     return release.stale, release.stale_by
 
 
+@pytest.mark.in_turn(of="file")
 def test_changed_rows_are_reported_and_irrelevant_changes_are_not(people: Database) -> None:
     name = people.relation(table(people))
     released(
@@ -51,13 +52,12 @@ def test_changed_rows_are_reported_and_irrelevant_changes_are_not(people: Databa
     assert staleness(people) == (True, "digest")
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 def test_without_a_digest_counters_say_what_they_say(people: Database) -> None:
     released(people, declared=False, quasi_identifiers=["age"])
     assert staleness(people)[1] != "digest"
 
 
-@pytest.mark.in_turn
 def test_two_releases_of_the_same_rows_have_nothing_in_common(people: Database) -> None:
     """Equal hashes never reveal that a source is unchanged."""
     read = []

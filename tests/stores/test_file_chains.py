@@ -39,7 +39,8 @@ from tests.stores.databases import Database, MariadbDatabase, SqliteDatabase
 from tests.stores.test_chain_kill import moments_on, require_whole, state
 from tests.stores.test_kill import count_moments, kill_at, settle
 
-MONTHS = 6
+# Persons leave, come back and wait within these.
+MONTHS = 4
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "chains.md"
 as_root = only_where(os.geteuid() == 0, "files of other accounts are made by root")
 
@@ -104,7 +105,7 @@ def month(tmp_path: Path) -> Path:
     return write(tmp_path / "persons-2026-01.csv", Months(n=30).now)
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 @pytest.mark.parametrize(
     ("changes", "ending"), [("show", "csv"), ("freeze", "parquet"), ("hold", "csv")]
 )
@@ -161,7 +162,7 @@ def test_the_ledger_has_no_originals_of_a_file(
     assert report.internal is not None
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 @pytest.mark.parametrize(
     ("replacement", "expected"),
     [
@@ -198,7 +199,7 @@ def test_columns_keep_the_types_of_the_first_release(
     assert (state(database), of_file(database)) == (before, rows)
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 def test_a_wrong_value_is_named_by_line_and_column(
     database: Database, tmp_path: Path, month: Path
 ) -> None:
@@ -215,7 +216,7 @@ def test_a_wrong_value_is_named_by_line_and_column(
     assert state(database) == before
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 def test_a_person_with_two_rows_is_refused(database: Database, tmp_path: Path, month: Path) -> None:
     chained = FileChained.of(database, month, tmp_path)
     lines = month.read_text(encoding="utf-8").splitlines()
@@ -224,7 +225,6 @@ def test_a_person_with_two_rows_is_refused(database: Database, tmp_path: Path, m
         chained.release_file(month)
 
 
-@pytest.mark.in_turn
 def test_a_condition_may_not_read_what_is_kept(
     database: Database, tmp_path: Path, month: Path
 ) -> None:
@@ -319,7 +319,7 @@ def test_two_runs_at_once(database: Database, tmp_path: Path, month: Path) -> No
     assert chained.release_file(month).arguments["chain"]["sequence"] == 1
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 def test_a_file_that_holds_more_than_the_limit(
     database: Database, tmp_path: Path, month: Path
 ) -> None:
@@ -364,7 +364,7 @@ def test_settings_of_a_connection_stay(tmp_path: Path, month: Path) -> None:
         )
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 def test_exports_go_to_a_place_of_their_own(
     database: Database, tmp_path: Path, month: Path
 ) -> None:
@@ -376,7 +376,7 @@ def test_exports_go_to_a_place_of_their_own(
     assert parquet.read_metadata(export_path).num_rows == 30
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 def test_a_release_outside_of_the_chain_is_refused_and_reported(
     database: Database, tmp_path: Path, month: Path
 ) -> None:
@@ -429,7 +429,7 @@ def test_the_page_runs_as_it_is_printed(tmp_path: Path, monkeypatch: pytest.Monk
     assert len([*Path("out").iterdir()]) == MONTHS
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 def test_what_init_proposes_for_a_file_runs_month_after_month(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -515,7 +515,7 @@ def test_mariadb_keeps_no_chain_of_a_file(
     assert not (tmp_path / "file.key").exists()
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 def test_files_that_others_see_before_the_commit(
     database: Database, tmp_path: Path, month: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -543,7 +543,7 @@ def test_a_kept_name_of_a_rows_address(database: Database, tmp_path: Path) -> No
             chained.release_file(file, quasi_identifiers=["age"], keep=["rowid"])
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 @pytest.mark.parametrize("mode", ["several", "measure", "next"])
 def test_other_kinds_of_chains(database: Database, tmp_path: Path, month: Path, mode: str) -> None:
     """Persons with several rows, chains that only count, and a chain that follows another one."""

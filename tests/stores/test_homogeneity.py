@@ -61,6 +61,7 @@ def by_definition(
     return tuple(expected)
 
 
+@pytest.mark.in_turn(of="file")
 def test_counted_on_what_was_written(database: Database) -> None:
     load(database)
     with pytest.warns(HomogeneousClasses) as caught:
@@ -80,6 +81,7 @@ def test_counted_on_what_was_written(database: Database) -> None:
     assert dbanon.show(database.url, "release.people")["arguments"] == recorded
 
 
+@pytest.mark.in_turn(of="file")
 def test_a_column_with_a_model_is_counted_and_not_warned_of(database: Database) -> None:
     load(database)
     with warnings.catch_warnings():
@@ -96,7 +98,7 @@ def test_a_column_with_a_model_is_counted_and_not_warned_of(database: Database) 
     assert ("homogeneous classes", f'"ill": {homogeneity.describe_counts()}') in report.pairs()
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 def test_persons_and_strata(database: Database) -> None:
     """Classes are those of released values within strata, and rows are counted."""
     load(database)
@@ -177,7 +179,7 @@ def test_every_form_of_the_command_says_it(duckdb_file: DuckdbDatabase, tmp_path
     assert "Classes reveal a sensitive value." in page
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 def test_a_chain_says_it_once_it_is_published(database: Database, tmp_path: Path) -> None:
     """A refusal would depend on which value each person of a class has."""
     persons = {

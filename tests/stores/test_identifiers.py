@@ -7,6 +7,7 @@ import random
 import re
 import warnings
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,7 @@ def require_roles(roles: dict[str, str]) -> None:
     assert {roles[name] for name in ORDINARY_COLUMNS} == {"quasi_identifier"}
 
 
+@pytest.mark.in_turn(of="file")
 def test_advice_of_a_small_table(database: Database) -> None:
     load(database)
     advice = dbanon.advise(database.url, "visits", k=[3, 5], methods=["gaa_cp"])
@@ -119,6 +121,7 @@ def test_what_init_writes_releases_none_of_them(
     assert not re.search(r"S-00|example\.org|Name1|7000|-1[0-9]-10", repr(released))
 
 
+@pytest.mark.in_turn(of="file")
 def test_persons_of_a_small_table_are_counted(database: Database) -> None:
     load(database)
     with pytest.warns(PersonsBelowK, match="USUBJID"):
@@ -128,6 +131,7 @@ def test_persons_of_a_small_table_are_counted(database: Database) -> None:
         dbanon.anonymize_frame(frame, quasi_identifiers=["age", "town"], k=5, method="gaa_cp")
 
 
+@pytest.mark.in_turn(of="file")
 def test_names_that_have_few_values_and_are_about_something_else(database: Database) -> None:
     kinds = {
         "age": "integer",
@@ -187,15 +191,18 @@ def drawn_text(rng: random.Random, pattern: str, lengths: list[int] | None) -> s
 
 
 def test_forms_are_counted_in_sql_as_in_python(database: Database) -> None:
-    for number, (kind, texts) in enumerate(examples()):
-        table = f"t{number}"
-        rows = [(text,) for text in [*texts, texts[0]]] + [(None,)]
-        database.load(table, {"value": database.types["text"]}, rows)
-        with open_store(database.url).planning(staging=True) as session:
-            relation = session.catalog.find_source(parse_relation(table))
-            counted = detect_forms(session, relation.name, relation.schema.attributes)
-        assert counted == {"value": find_form_of_texts(texts)}, kind
-        assert is_identifying(counted["value"]) == (kind not in ORDINARY and kind[:3] != "no ")
+    """A column of each kind, in one table, which has NULLs where a column has fewer values."""
+    columns = [(kind, [*texts, texts[0]]) for kind, texts in examples()]
+    names = [f"c{number}" for number in range(len(columns))]
+    rows = [*zip_longest(*(texts for _, texts in columns)), (None,) * len(columns)]
+    database.load("examined", dict.fromkeys(names, database.types["text"]), rows)
+    with open_store(database.url).planning(staging=True) as session:
+        relation = session.catalog.find_source(parse_relation("examined"))
+        counted = detect_forms(session, relation.name, relation.schema.attributes)
+    assert list(counted) == names
+    for name, (kind, texts) in zip(names, columns, strict=True):
+        assert counted[name] == find_form_of_texts(texts[:-1]), kind
+        assert is_identifying(counted[name]) == (kind not in ORDINARY and kind[:3] != "no ")
 
 
 def test_numbers_with_check_digits_in_columns_of_numbers(database: Database) -> None:

@@ -26,6 +26,7 @@ def call(*words: Any) -> Result:
     return CliRunner().invoke(main, [str(word) for word in words], env={"COLUMNS": "200"})
 
 
+@pytest.mark.in_turn(of="file")
 def test_init_gives_a_file_to_edit(database: Database, tmp_path: Path) -> None:
     load_people(database)
     done = call("init", database.url, "--table", "people", "--k", "4")
@@ -46,6 +47,7 @@ def test_init_gives_a_file_to_edit(database: Database, tmp_path: Path) -> None:
     assert call("plan", file).exit_code in (0, 2)
 
 
+@pytest.mark.in_turn(of="file")
 @pytest.mark.parametrize(("kind", "method"), [("text", "gaa_cp"), ("integer", "mdav")])
 def test_what_init_gives_runs_as_it_is(
     database: Database, tmp_path: Path, kind: str, method: str
@@ -77,6 +79,7 @@ def test_what_init_gives_runs_as_it_is(
     assert smallest >= 5
 
 
+@pytest.mark.in_turn(of="file")
 def test_a_table_of_the_proposed_name_is_in_nobodys_way(database: Database, tmp_path: Path) -> None:
     """The demonstration leaves a table release.person: a job of a view would be refused."""
     load_people(database)

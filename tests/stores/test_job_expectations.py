@@ -44,6 +44,7 @@ def _released(database: Database) -> int:
     return int(count)
 
 
+@pytest.mark.in_turn(of="file")
 def test_a_truncated_table_is_refused_and_accepted_once(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,6 +80,7 @@ def test_a_truncated_table_is_refused_and_accepted_once(
     assert call("run", file).exit_code == 6
 
 
+@pytest.mark.in_turn(of="file")
 def test_persons_and_nulls_are_counted(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +115,7 @@ def test_persons_and_nulls_are_counted(
             dbanon.run_job(file, accept_counts=wrong)
 
 
+@pytest.mark.in_turn(of="file")
 def test_numbers_hold_from_the_first_run(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +132,7 @@ def test_numbers_hold_from_the_first_run(
         assert "to compare" not in done.stderr
 
 
+@pytest.mark.in_turn(of="file")
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_releases_of_a_chain(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool

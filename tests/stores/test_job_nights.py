@@ -61,6 +61,7 @@ def test_a_file_as_a_url_is_seen_from_the_job_file(
     )
 
 
+@pytest.mark.in_turn(of="file")
 @pytest.mark.parametrize("output", ["{table: people}", "{view: people, keep_last: 2}"])
 def test_as_many_files_stay_as_are_asked_for_with_their_reports(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str
@@ -87,6 +88,7 @@ def test_as_many_files_stay_as_are_asked_for_with_their_reports(
     }
 
 
+@pytest.mark.in_turn(of="file")
 def test_as_many_tables_stay_as_files(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

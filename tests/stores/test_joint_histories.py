@@ -74,6 +74,7 @@ def plainly(classes: list[dict[int, Any]], k: int) -> tuple[int, int, int]:
     return len(history_sizes), sum(size < k for size in history_sizes), history_sizes.count(1)
 
 
+@pytest.mark.in_turn(of="file")
 @pytest.mark.filterwarnings("ignore::dbanon.errors.KeptColumnTells")
 @pytest.mark.filterwarnings("ignore::dbanon.errors.KeptColumnLinks")
 def test_the_report_says_what_the_releases_expose(database: Database) -> None:
@@ -186,7 +187,7 @@ def test_a_source_elsewhere_is_not_measured(
     assert duckdb_file.rows("SELECT count(*) FROM dbanon.release_person") == [(0,)]
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 def test_a_report_counts_so_many_and_the_command_all(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,14 +204,14 @@ def test_a_report_counts_so_many_and_the_command_all(
     assert len(dbanon.measure_releases(database.url, ["release.people"]).known) == 5
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 def test_rows_without_an_entity_have_no_record(database: Database) -> None:
     load_people(database)
     database.anonymize(quasi_identifiers=["age", "income"], k=5)
     assert database.rows(f"SELECT count(*) FROM {database.ledger('release_person')}") == [(0,)]
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 def test_spellings_that_are_one_person_have_a_salt_of_their_own(database: Database) -> None:
     types = {"id": database.types["text"], "age": database.types["integer"]}
     database.load("people", types, [(f"p{n}", n * 7 % 50) for n in range(40)])

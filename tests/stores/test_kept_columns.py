@@ -83,6 +83,7 @@ def disclosive_columns(report: dbanon.Report) -> dict[str, list[tuple[str | None
 EXPECTED = {name: tells for name, (_, _, tells) in COLUMNS.items() if tells}
 
 
+@pytest.mark.in_turn(of="file")
 def test_what_each_column_tells(database: Database) -> None:
     load(database)
     with warnings.catch_warnings(record=True) as caught:
@@ -133,6 +134,7 @@ def test_in_another_database(
             )
 
 
+@pytest.mark.in_turn(of="file")
 def test_strict_publishes_nothing(database: Database) -> None:
     load(database)
     database.make_schema("release")
@@ -145,6 +147,7 @@ def test_strict_publishes_nothing(database: Database) -> None:
     assert report.disclosive_columns == ()
 
 
+@pytest.mark.in_turn(of="file")
 def test_a_warning_made_an_error_publishes_nothing(database: Database) -> None:
     load(database)
     database.make_schema("release")
@@ -156,6 +159,7 @@ def test_a_warning_made_an_error_publishes_nothing(database: Database) -> None:
     assert database.state() == before
 
 
+@pytest.mark.in_turn(of="file")
 def test_strata_are_released_too(database: Database) -> None:
     """A stratum that tells a quasi-identifier whose released values hide it."""
     decade = [age // 20 for age in AGE]
@@ -171,6 +175,7 @@ def test_strata_are_released_too(database: Database) -> None:
     assert report.disclosive_columns == ()
 
 
+@pytest.mark.in_turn(of="file")
 def test_only_released_rows_count(database: Database) -> None:
     """Rows that are withheld change nothing: here they alone break what a column tells."""
     load(database)

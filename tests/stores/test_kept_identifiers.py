@@ -54,6 +54,7 @@ def warnings_of(caught: list[warnings.WarningMessage]) -> list[str]:
     return [str(warning.message) for warning in caught if warning.category is KeptColumnIdentifies]
 
 
+@pytest.mark.in_turn(of="file")
 @pytest.mark.parametrize(
     "roles",
     [
@@ -86,6 +87,7 @@ def test_every_run_warns(database: Database, roles: dict[str, list[str]]) -> Non
     ] == EXPECTED
 
 
+@pytest.mark.in_turn(of="file")
 def test_strict_refuses_and_reads_nothing(database: Database) -> None:
     load(database)
     database.make_schema("release")
@@ -96,6 +98,7 @@ def test_strict_refuses_and_reads_nothing(database: Database) -> None:
     assert "Name 1" not in repr(vars(error))
 
 
+@pytest.mark.in_turn(of="file")
 @pytest.mark.filterwarnings("error::dbanon.errors.KeptColumnIdentifies")
 def test_ordinary_columns_are_kept_without_a_word(database: Database) -> None:
     load(database)
@@ -104,6 +107,7 @@ def test_ordinary_columns_are_kept_without_a_word(database: Database) -> None:
     assert "kept_identifiers" not in report.arguments
 
 
+@pytest.mark.in_turn(of="file")
 @pytest.mark.filterwarnings("error::dbanon.errors.KeptColumnIdentifies")
 def test_a_filter_ends_the_run_before_anything_is_published(database: Database) -> None:
     load(database)
@@ -113,6 +117,7 @@ def test_a_filter_ends_the_run_before_anything_is_published(database: Database) 
     assert database.state() == before
 
 
+@pytest.mark.in_turn(of="file")
 def test_the_rows_that_a_condition_chooses(database: Database) -> None:
     """Only values that are released have a form."""
     rows = [(*row[:1], row[1] if row[5] < 30 else "none", *row[2:]) for row in ROWS]
@@ -134,6 +139,7 @@ def test_frames_are_looked_at_alike() -> None:
         dbanon.anonymize_frame(frame, **OPTIONS, keep=["contact"], strict=True)
 
 
+@pytest.mark.in_turn(of="file")
 def test_the_command_says_it_on_stderr(database: Database) -> None:
     load(database)
     database.make_schema("release")
@@ -160,6 +166,7 @@ def test_the_command_says_it_on_stderr(database: Database) -> None:
     assert "Name 1" not in done.output
 
 
+@pytest.mark.in_turn(of="file")
 def test_a_job_says_it(database: Database, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("DBANON_URL", database.url)
     load(database)

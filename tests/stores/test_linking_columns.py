@@ -47,6 +47,7 @@ def rows_of(database: Database, name: str) -> list[Row]:
     return database.rows(f"SELECT age, height, {name} FROM {database.relation('release.people')}")
 
 
+@pytest.mark.in_turn(of="file")
 def test_codings_are_counted_by_what_they_do_to_k(database: Database) -> None:
     load(database)
     for name in CODINGS:
@@ -71,6 +72,7 @@ def test_codings_are_counted_by_what_they_do_to_k(database: Database) -> None:
     assert arguments["linking"] == [vars(finding)]
 
 
+@pytest.mark.in_turn(of="file")
 def test_strict_refuses_codings_and_households(database: Database) -> None:
     load(database)
     database.make_schema("release")
@@ -86,6 +88,7 @@ def test_strict_refuses_codings_and_households(database: Database) -> None:
     assert "linking" not in report.arguments
 
 
+@pytest.mark.in_turn(of="file")
 def test_groups_that_are_alone_with_their_profiles(database: Database) -> None:
     load(database)
     with pytest.warns(KeptColumnLinks, match="household"):
@@ -109,6 +112,7 @@ def test_frames_count_like_databases() -> None:
         dbanon.anonymize_frame(frame, **OPTIONS, keep=["age_code"], strict=True)
 
 
+@pytest.mark.in_turn(of="file")
 def test_a_column_that_was_told_of_already_is_told_of_once(database: Database) -> None:
     """For groups below k the values are nearly unique, and the warning says only that."""
     load(database)
@@ -117,7 +121,7 @@ def test_a_column_that_was_told_of_already_is_told_of_once(database: Database) -
     assert report.linking == ()
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 def test_command_and_job_say_it(database: Database, tmp_path: Path, monkeypatch: Any) -> None:
     load(database)
     database.make_schema("release")

@@ -252,7 +252,7 @@ def test_what_is_below_k_is_withheld_within_the_budget(
     assert (report.rows_out, report.suppressed, report.null_rows) == (n - 2, 2, 0)
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 @pytest.mark.parametrize("seed", range(12))
 def test_a_plan_merges_as_a_run_does(database: Database, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -285,6 +285,7 @@ def test_a_plan_merges_as_a_run_does(database: Database, seed: int) -> None:
     assert outcomes[0] == outcomes[1]
 
 
+@pytest.mark.in_turn(of="file")
 def test_a_command_and_a_job_merge(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,6 +43,7 @@ def of_frame(frame: pd.DataFrame, **options: Any) -> list[tuple[Any, ...]]:
     return sorted((age, str(school)) for age, school in released_frame.to_numpy())
 
 
+@pytest.mark.in_turn(of="file")
 @pytest.mark.parametrize(
     "options",
     [

@@ -79,6 +79,7 @@ def below_together(rows: list[tuple[Any, str]], k: int) -> int:
     return n_below
 
 
+@pytest.mark.in_turn(of="file")
 @pytest.mark.parametrize("method", ["mdav", "gaa_cp", "full_domain"])
 def test_each_class_holds_k_persons_and_less_is_lost(database: Database, method: str) -> None:
     load(database)
@@ -101,6 +102,7 @@ def test_each_class_holds_k_persons_and_less_is_lost(database: Database, method:
     assert counted["below"] == below_together(rows, K)
 
 
+@pytest.mark.in_turn(of="file")
 def test_the_report_says_so_first_and_the_ledger_keeps_it(
     database: Database, tmp_path: Path
 ) -> None:
@@ -146,6 +148,7 @@ def test_models_count_each_person_once_in_a_class(database: Database) -> None:
     assert "counted in persons" in model.model
 
 
+@pytest.mark.in_turn(of="file")
 def test_strata_and_patterns_of_nulls_hold_k_persons(database: Database) -> None:
     rows = [(*r[:3], None if r[0] % 4 == 0 else r[3], r[4]) for r in visits(3, 60)]
     load(database, rows)
@@ -159,6 +162,7 @@ def test_strata_and_patterns_of_nulls_hold_k_persons(database: Database) -> None
     assert min(map(len, persons.values())) == merged.k_achieved >= K
 
 
+@pytest.mark.in_turn(of="file")
 def test_too_few_persons_are_refused(database: Database) -> None:
     load(database, visits(persons=K - 1))
     refuse(database, TooFewRecords, "persons", **OPTIONS)
@@ -178,6 +182,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.in_turn(of="file")
 @pytest.mark.parametrize("message", REFUSED)
 def test_what_needs_whole_persons_is_refused(database: Database, message: str) -> None:
     load(database)
@@ -300,6 +305,7 @@ def test_frames_do_the_same(sqlite_file: Database) -> None:
     assert report.arguments["joint_rows"]["below"] == below_together(rows, K)
 
 
+@pytest.mark.in_turn(of="file")
 def test_releases_after_it_measure_the_joint_histories(database: Database) -> None:
     """The record of persons takes a person who is in several classes."""
     load(database)

@@ -39,6 +39,7 @@ def release(database: Database, **overrides: Any) -> Any:
     return dbanon.anonymize(database.url, **(options | overrides))
 
 
+@pytest.mark.in_turn(of="file")
 def test_rho_is_spent_and_both_are_recorded(filled: Database) -> None:
     url = filled.url
     budget = dbanon.create_budget(url, "people", source="people", epsilon=3, delta=1e-9)
@@ -79,7 +80,7 @@ def test_rho_is_spent_and_both_are_recorded(filled: Database) -> None:
     assert dbanon.show_budget(url, "people").spent == shown_budget.spent
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 def test_one_release_may_spend_all_of_its_budget(filled: Database) -> None:
     url = filled.url
     dbanon.create_budget(url, "people", source="people", epsilon=1, delta=1e-9)
@@ -88,6 +89,7 @@ def test_one_release_may_spend_all_of_its_budget(filled: Database) -> None:
     assert dbanon.show_budget(url, "people").left == 0.0
 
 
+@pytest.mark.in_turn(of="file")
 def test_a_budget_of_epsilon_takes_no_delta_and_nothing_is_spent(filled: Database) -> None:
     url = filled.url
     dbanon.create_budget(url, "people", source="people", epsilon=3)

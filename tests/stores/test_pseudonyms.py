@@ -160,6 +160,7 @@ def test_a_failed_run_leaves_no_key_in_a_connection_to_sqlite(is_statement_open:
         connection.execute("SELECT dbanon_keyed_tag('x')").fetchall()
 
 
+@pytest.mark.in_turn(of="file")
 def test_strict_refuses_them_before_a_row_is_read(people: Database) -> None:
     with pytest.raises(TellingColumnRefused):
         dbanon.anonymize(people.url, **(OPTIONS | {"strict": True}))
@@ -212,7 +213,7 @@ def test_what_cannot_be_is_refused_and_tells_no_key(
     assert ("release", "people") not in people.relations()
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 def test_numbers_with_several_texts_are_refused(database: Database) -> None:
     database.load(
         "people",
@@ -223,6 +224,7 @@ def test_numbers_with_several_texts_are_refused(database: Database) -> None:
         dbanon.anonymize(database.url, **(OPTIONS | {"pseudonyms": ["id"], "sensitive": []}))
 
 
+@pytest.mark.in_turn(of="file")
 def test_rules_say_which_and_the_call_says_the_key(people: Database) -> None:
     rules = {"id": "pseudonym", "name": {"role": "entity", "pseudonym": True}, "ill": "sensitive"}
     name = "people" if people.name != "postgresql" else "public.people"
@@ -244,7 +246,7 @@ def test_rules_say_which_and_the_call_says_the_key(people: Database) -> None:
     assert written(people) == (IDS, NAMES)
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 def test_a_job_file_and_a_key_in_a_file(people: Database, tmp_path: Path) -> None:
     (tmp_path / "key").write_text(KEY)
     (tmp_path / "key").chmod(0o600)

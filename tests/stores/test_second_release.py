@@ -44,6 +44,7 @@ def invoke(*words: str) -> Result:
     return CliRunner().invoke(main, words, env={"COLUMNS": "200"})
 
 
+@pytest.mark.in_turn(of="file")
 def test_it_is_refused_until_it_is_asked_for_by_name(people: Database) -> None:
     for more in ({"output": "release.other"}, {"if_exists": "replace"}):
         error = refuse(
@@ -85,6 +86,7 @@ def test_the_hint_of_the_command_works_as_it_is_printed(people: Database, tmp_pa
     assert done.exit_code == 0, done.output
 
 
+@pytest.mark.in_turn(of="file")
 def test_without_an_entity_each_run_warns(people: Database) -> None:
     options = {name: value for name, value in OPTIONS.items() if name != "entity"}
     for number in (1, 2):
@@ -102,6 +104,7 @@ def test_without_an_entity_each_run_warns(people: Database) -> None:
         people.anonymize(**options, **INDEPENDENT, output="release.named")
 
 
+@pytest.mark.in_turn(of="file")
 def test_what_is_no_second_release(people: Database) -> None:
     """Other tables and other persons; noise has a budget."""
     types = {"id": people.types["integer"], "age": people.types["integer"]}
@@ -113,6 +116,7 @@ def test_what_is_no_second_release(people: Database) -> None:
         )
 
 
+@pytest.mark.in_turn(of="file")
 def test_a_job_file(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PEOPLE", database.url)
     load_people(database)
@@ -134,7 +138,7 @@ def test_a_job_file(database: Database, tmp_path: Path, monkeypatch: pytest.Monk
     assert (done.exit_code, "releases: must be one of independent" in done.stderr) == (2, True)
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 def test_a_refresh_is_another_release(people: Database) -> None:
     refused = invoke("refresh", people.url, "release.people")
     assert refused.exit_code == 3, refused.output
@@ -147,7 +151,7 @@ def test_a_refresh_is_another_release(people: Database) -> None:
     assert dbanon.refresh(people.url, "release.people").persons == 40
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 def test_a_chain_is_not_independent(people: Database, tmp_path: Path) -> None:
     chain = Chain("c", f"file:{tmp_path / 'key'}")
     with pytest.raises(InvalidParameter, match="cannot be independent"):
@@ -192,7 +196,7 @@ def test_a_renamed_table_is_recognized(postgresql: PostgresqlDatabase) -> None:
         postgresql.anonymize(**OPTIONS, table="persons", output="release.second")
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 def test_an_entry_that_is_broken_stops_nobody(people: Database) -> None:
     broken = json.dumps({"entity": ["id"]})
     people.execute(f"UPDATE {people.ledger()} SET arguments = '{broken}'")

@@ -155,7 +155,7 @@ def test_a_copied_column_is_no_range_of_others(database: Database) -> None:
     assert (column_set.columns, column_set.counted) == (("x",), 6)
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 @pytest.mark.parametrize("kind", ["parquet", "other"])
 def test_other_places_are_counted_as_well(
     database: Database, tmp_path: Path, kind: str, duckdb_file: Database
@@ -175,7 +175,7 @@ def test_other_places_are_counted_as_well(
     assert [column_set.counted >= column_set.k for column_set in verification.also_k] == [True] * 3
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 def test_what_was_changed_fails(database: Database) -> None:
     load(database)
     with pytest.warns(KeptColumnTells):
@@ -190,7 +190,7 @@ def test_what_was_changed_fails(database: Database) -> None:
         dbanon.verify(database.url, "release.people")
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 def test_a_written_set_that_does_not_hold_is_not_published(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,7 +207,7 @@ def test_a_written_set_that_does_not_hold_is_not_published(
     assert ("release", "people") not in database.relations()
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(of="file")
 def test_chains_and_unknown_columns_are_refused(database: Database) -> None:
     load(database)
     chain = dbanon.Chain("c", "env:NOWHERE")

@@ -59,6 +59,7 @@ def fewest_patients(database: Database, output: str = "release.people") -> int:
     return min(map(len, classes.values()))
 
 
+@pytest.mark.in_turn(of="file")
 def test_spellings_are_warned_of(database: Database) -> None:
     load(database, visits())
     with warnings.catch_warnings(record=True) as caught:
@@ -79,6 +80,7 @@ def test_spellings_are_warned_of(database: Database) -> None:
     assert "few_persons" not in arguments
 
 
+@pytest.mark.in_turn(of="file")
 def test_strict_refuses_them(database: Database) -> None:
     load(database, visits())
     database.make_schema("release")
@@ -111,6 +113,7 @@ def test_trim_leaves_capitals(database: Database) -> None:
     assert report.few_persons == (PersonSpellings("patient", 0.5),)
 
 
+@pytest.mark.in_turn(of="file")
 @pytest.mark.filterwarnings("error::dbanon.errors.EntitySpellings")
 def test_one_spelling_each_says_nothing(database: Database) -> None:
     load(database, [(visit, f"P{visit:05}", age) for visit, _, age in visits()])
@@ -121,6 +124,7 @@ def test_one_spelling_each_says_nothing(database: Database) -> None:
         assert report.persons == 100
 
 
+@pytest.mark.in_turn(of="file")
 @pytest.mark.filterwarnings("error::dbanon.errors.EntitySpellings")
 def test_numbers_are_compared_as_they_are(database: Database) -> None:
     types = TYPES | {"patient": "integer"}
@@ -129,6 +133,7 @@ def test_numbers_are_compared_as_they_are(database: Database) -> None:
     assert database.anonymize(**OPTIONS, entity_normalize="casefold").persons == 20
 
 
+@pytest.mark.in_turn(of="file")
 @pytest.mark.filterwarnings("error::dbanon.errors.EntitySpellings")
 def test_with_strata_sensitive_values_and_nulls(database: Database) -> None:
     """All that counts persons counts them by the same spelling."""
@@ -188,6 +193,7 @@ def test_in_another_database(
     assert report.persons == 20
 
 
+@pytest.mark.in_turn(of="file")
 def test_the_command_a_job_and_rules(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,7 @@ def release(database: Database, k: int, kind: str = "view", **more: Any) -> dban
     )
 
 
+@pytest.mark.in_turn(of="file")
 def test_a_superseded_release_is_verified(database: Database) -> None:
     require_views(database)
     load_people(database)
@@ -73,6 +74,7 @@ def test_a_changed_table_of_a_superseded_release_is_refused(database: Database) 
             dbanon.verify(database.url, release_name)
 
 
+@pytest.mark.in_turn(of="file")
 def test_a_dropped_table_of_a_superseded_release_is_named(database: Database) -> None:
     require_views(database)
     load_people(database)
@@ -88,6 +90,7 @@ def test_a_dropped_table_of_a_superseded_release_is_named(database: Database) ->
         assert "dbanon verify FILE --ledger" in str(dropped.value.hint)
 
 
+@pytest.mark.in_turn(of="file")
 def test_a_replaced_table_is_named(database: Database) -> None:
     load_people(database)
     first = release(database, 3, "table")
@@ -96,6 +99,7 @@ def test_a_replaced_table_is_named(database: Database) -> None:
         dbanon.verify(database.url, first.release_id)
 
 
+@pytest.mark.in_turn(of="file")
 def test_dated_outputs_are_verified_by_id(database: Database) -> None:
     load_people(database)
     reports = [release(database, k, "table", output=f"release.people_0{k}") for k in (3, 4)]
@@ -118,6 +122,7 @@ def test_a_table_under_the_name_of_a_kept_one_is_no_release(database: Database) 
             dbanon.verify(database.url, release_name)
 
 
+@pytest.mark.in_turn(of="file")
 def test_a_job_keeps_superseded_releases(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

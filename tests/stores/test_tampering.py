@@ -262,7 +262,23 @@ COLUMNS_CHANGED: Mapping[str, tuple[Change, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("change", COLUMNS_CHANGED)
+# What a list of names shows is found alike wherever it was read.
+_BY_NAME = {
+    "an empty one added",
+    "kept one renamed",
+    "quasi-identifier renamed",
+    "kept one dropped",
+    "quasi-identifier dropped",
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(name, marks=pytest.mark.in_turn if name in _BY_NAME else ())
+        for name in COLUMNS_CHANGED
+    ],
+)
 def test_changed_columns(database: Database, change: str) -> None:
     load(database)
     make, differing, detail = COLUMNS_CHANGED[change]

@@ -523,13 +523,14 @@ def find_no_patient(system: System, hospital: Hospital) -> None:
     dates = [f"{p.born:{form}}" for p in hospital.ever for form in ("%Y-%m-%d", "%d.%m.%Y")]
     assert [word for word in (*dates, *hospital.rows) if word in printed] == []
     identifiers = [word for patient in hospital.ever for word in patient.identifiers]
-    texts = [*system.written]
-    for path in system.folder.rglob("*"):
-        if path.is_file() and not path.name.startswith("admission-2026"):
-            content = path.read_bytes()
-            texts += [content.decode("latin-1"), content.decode("utf-8", "replace")]
-    for file in system.exports().values():
-        texts.append(repr(system.rows_of(file)))
-        texts.append(file.decode("utf-8", "replace"))
-    everything = "\n".join(texts)
-    assert [word for word in identifiers if word in everything] == []
+    texts, contents = [*system.written], [*system.exports().values()]
+    texts += [repr(system.rows_of(file)) for file in contents]
+    contents += [
+        path.read_bytes()
+        for path in system.folder.rglob("*")
+        if path.is_file() and not path.name.startswith("admission-2026")
+    ]
+    # Bytes are searched several times as fast as text that has been decoded.
+    everything = b"\n".join([*contents, *(text.encode() for text in texts)])
+    spelled = {word: {word.encode("utf-8"), word.encode("latin-1")} for word in identifiers}
+    assert [word for word, forms in spelled.items() if any(f in everything for f in forms)] == []

@@ -29,6 +29,7 @@ def call(*words: Any) -> Any:
     return CliRunner().invoke(main, [*map(str, words), "--format", "json"])
 
 
+@pytest.mark.in_turn(of="file")
 def test_a_file_is_recognized_by_its_bytes(database: Database, tmp_path: Path) -> None:
     load_people(database)
     csv, parquet = tmp_path / "{release}.csv", tmp_path / "{release}.parquet"
@@ -57,6 +58,7 @@ def test_a_file_is_recognized_by_its_bytes(database: Database, tmp_path: Path) -
     assert f"{second.release_id} of {second.output}" in " ".join(done.stdout.split())
 
 
+@pytest.mark.in_turn(of="file")
 def test_other_bytes_are_no_release(database: Database, tmp_path: Path) -> None:
     load_people(database)
     path = tmp_path / "people.csv"
