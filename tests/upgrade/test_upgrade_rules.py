@@ -15,6 +15,7 @@ import dbanon
 from dbanon.doors import install
 from dbanon.errors import RulesNotTrusted
 from dbanon.ledger.migrate import migrate
+from tests.postgres.warm import close_warm, warm
 from tests.postgres_server import Server
 from tests.stores.databases import SqliteDatabase
 
@@ -99,6 +100,8 @@ def old_rules(
 ) -> Iterator[Callable[[str], str]]:
     """A copy of a template: `old_rules("0011")`."""
     with ExitStack() as copies:
+        # Before a copy is dropped.
+        copies.callback(close_warm)
         yield lambda revision: copies.enter_context(
             sql_server.database(template=rules_templates(revision))
         )
@@ -133,10 +136,16 @@ def test_rules_of_earlier_versions(
 ) -> None:
     url = old_rules(revision)
     bring(url, backend_path)
+    with warm(url):
+        require_states(sql_server, url, changed=bring is not as_it_is)
+
+
+def require_states(sql_server: Server, url: str, changed: bool) -> None:
+    """Check the rules of each table, of a ledger that was changed or not."""
     arguments: dict[str, Any] = {"declared": True, "k": 5, "output": "release.p"}
     for name, (owner, _, _, counts) in CASES.items():
         states = {rule.state for rule in dbanon.rules(url, f"app.{name}")}
-        if bring is as_it_is and name == "rebuilt":
+        if not changed and name == "rebuilt":
             assert states == {"another table"}
             continue
         assert states == {"current" if counts else "not trusted"}, name
@@ -145,7 +154,7 @@ def test_rules_of_earlier_versions(
         else:
             with pytest.raises(RulesNotTrusted):
                 dbanon.plan(url, table=f"app.{name}", **arguments)
-        if bring is not as_it_is:
+        if changed:
             recorded = sql_server.execute(
                 "SELECT DISTINCT owner FROM dbanon.rule WHERE source = %s", f"app.{name}", url=url
             )
