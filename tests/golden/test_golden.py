@@ -109,11 +109,13 @@ def test_a_grant_more_or_less_is_a_difference(
         return list(records.differences("surface", records.load("surface"), now))
 
     for grants in rounds:
-        differences = differences_after(*(f"GRANT {what} TO {whom}" for what, whom, _ in grants))
+        differences = differences_after(
+            *(f"GRANT {privilege} TO {grantee}" for privilege, grantee, _ in grants)
+        )
         assert len(differences) == len(grants), differences
         for *_, changed in grants:
             [_] = [line for line in differences if line.startswith(f"surface / {changed}")]
-        revoked = (f"REVOKE {what} FROM {whom}" for what, whom, _ in grants)
+        revoked = (f"REVOKE {privilege} FROM {grantee}" for privilege, grantee, _ in grants)
         assert differences_after(*revoked) == []
     grant = "SELECT ON dbanon.release"
     [missing] = differences_after(f"REVOKE {grant} FROM dbanon_runner")

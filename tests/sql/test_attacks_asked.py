@@ -67,7 +67,7 @@ def test_exact_staleness_runs_no_foreign_condition(mallorys: str, run_sql: Run) 
     assert not sprung(run_sql)
 
 
-# What is recorded of the source, and whether it is then stale by its digest.
+# Forged records of a source, and whether the release is then stale by its digest.
 FORGED_SOURCES: tuple[tuple[dict[str, Any], bool | None], ...] = (
     # The source lacks this column, so it is a different source.
     ({"columns": ['age" FROM app.person; ALTER ROLE mallory SUPERUSER; --']}, True),
