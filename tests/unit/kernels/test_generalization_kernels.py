@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from dbanon import kernels
 from dbanon.hierarchy.tree import flat_hierarchy
 from dbanon.spaces.mixed import ROOT_COST, LabelCosts, MixedSpace
-from tests.conftest import CAMPAIGN
 from tests.generalization_data import draw_costs, draw_space, spaces
 from tests.reference import generalization as reference
 from tests.reference import refine_loss
@@ -111,7 +110,7 @@ def test_swaps_of_a_worked_example():
 
 @pytest.mark.slow
 @given(st.data(), st.integers(3, 6), st.integers(0, 2**32))
-@settings(max_examples=7 if CAMPAIGN else 4, deadline=None)
+@settings(max_examples=7, deadline=None)
 def test_swaps_equal_the_plain_version_on_trees_of_several_nodes(data, k, seed):
     """At all levels."""
     space = draw_space(data.draw, 120)
@@ -169,7 +168,7 @@ def test_refine_holds_where_an_attribute_costs_nothing(seed):
 
 @pytest.mark.slow
 @given(st.data(), st.integers(0, 9))
-@settings(max_examples=4 if CAMPAIGN else 2, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_refine_equals_the_plain_version_on_many_numbers(data, seed):
     """More than 256 different ones: labels by their pieces, own ranges by subtraction."""
     space = draw_space(data.draw, 270)

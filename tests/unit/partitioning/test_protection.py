@@ -304,9 +304,9 @@ def test_the_reported_share_is_sufficient():
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("refine", [None, "fast"])
 def test_blocks_keep_to_models_too(name, refine):
-    frame = people(8, 180)
+    frame = people(8, 300)
     out, report = release(frame, MODELS[name], block_size=60, refine=refine)
-    assert report.rows_out == 180
+    assert report.rows_out == 300
     assert out.groupby(["age", "sex"]).size().min() >= 3
     again, _ = release(frame, MODELS[name], block_size=60, refine=refine)
     columns = list(out.columns)
