@@ -15,11 +15,13 @@ from dbanon.job.policy import Policy
 from dbanon.measures import centroid_loss
 from dbanon.methods import METHODS
 from dbanon.partitioning.classes import find_attribute_classes, find_classes
+from tests.conftest import CAMPAIGN
 from tests.prerequisites import skip_case
 
 NUMERIC = [name for name, method in METHODS.items() if not method.takes_categories]
 POINTS = [name for name in NUMERIC if METHODS[name].takes_points]
-EXAMPLES = 200
+# Of each method.
+EXAMPLES = 200 if CAMPAIGN else 20
 
 pytestmark = pytest.mark.filterwarnings("ignore::dbanon.errors.RowsNotAnonymous")
 
@@ -204,7 +206,7 @@ def mixed_microdata(numbers, codes, valid) -> Microdata:
 
 @pytest.mark.parametrize("name", POINTS)
 @given(table=mixed_tables(), seed=st.integers(0, 2**32), refine=st.sampled_from([None, "fast"]))
-@settings(max_examples=18, deadline=None)
+@settings(max_examples=18 if CAMPAIGN else 10, deadline=None)
 def test_contract_of_mixed_data(name, table, seed, refine):
     *parts, k = table
     data = mixed_microdata(*parts)

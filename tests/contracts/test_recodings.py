@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 import dbanon
 from dbanon.errors import KeptColumnTells
 from dbanon.recoding import RECODINGS
+from tests.conftest import CAMPAIGN
 
-EXAMPLES = 15
+# Of each recoding.
+EXAMPLES = 15 if CAMPAIGN else 8
 
 pytestmark = pytest.mark.filterwarnings(f"ignore::{KeptColumnTells.__module__}.KeptColumnTells")
 

@@ -24,6 +24,8 @@ Connect = Callable[..., psycopg.Connection[Any]]
 K, MOST = 5, 11_110
 
 
+# The test below checks the same on 400 rows.
+@pytest.mark.campaign
 def test_adult_by_hierarchies_of_the_database(run_sql: Run, connect: Connect) -> None:
     folder = require_reference(*ADULT_FILES) / "adult"
     counted, _ = require_client_s_classes(run_sql, connect(), folder)

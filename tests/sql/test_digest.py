@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,6 +22,7 @@ from tests.postgres_server import Server, conninfo, find_server_binaries, libpq_
 pytestmark = pytest.mark.one_database
 
 Run = Callable[..., list[tuple[Any, ...]]]
+Connect = Callable[..., psycopg.Connection[Any]]
 
 CALL = (
     "SELECT verified FROM dbanon.mdav('app.t', 'release.t', '{a}', 3, keep => '{b,c}',"
@@ -49,44 +51,52 @@ def load(run_sql: Run, kind: str = "table") -> str:
     return f'release."{name}"'
 
 
-@pytest.mark.parametrize("kind", ["table", "view"])
-@pytest.mark.parametrize(
-    ("change", "differing"),
-    [
-        ("UPDATE {} SET b = 'x' WHERE c = 7", r"rows \(digest\)"),
-        ("UPDATE {} SET b = NULL WHERE c = 7", r"rows \(digest\)"),
-        ("UPDATE {} SET c = 7.0 WHERE c = 7", r"rows \(digest\)"),
-        # Two values are swapped, within a class and between two.
-        (
-            "UPDATE {} SET b = CASE c WHEN 4 THEN '0' ELSE '3' END WHERE c IN (4, 5)",
-            r"rows \(digest\)",
-        ),
-        ("UPDATE {} SET c = 53 - c WHERE c IN (25, 28)", r"rows \(digest\)"),
-        ("UPDATE {} SET a = a + 100", r"rows \(digest\)"),
-        (
-            "DELETE FROM {} WHERE c = 7; INSERT INTO {} SELECT * FROM {} WHERE c = 6",
-            r": rows \(digest\)",
-        ),
-        ("INSERT INTO {} SELECT * FROM {} WHERE c = 6", r"class sizes, rows \(digest\)"),
-    ],
+CHANGES = (
+    ("UPDATE {} SET b = 'x' WHERE c = 7", r"rows \(digest\)"),
+    ("UPDATE {} SET b = NULL WHERE c = 7", r"rows \(digest\)"),
+    ("UPDATE {} SET c = 7.0 WHERE c = 7", r"rows \(digest\)"),
+    # Two values are swapped, within a class and between two.
+    (
+        "UPDATE {} SET b = CASE c WHEN 4 THEN '0' ELSE '3' END WHERE c IN (4, 5)",
+        r"rows \(digest\)",
+    ),
+    ("UPDATE {} SET c = 53 - c WHERE c IN (25, 28)", r"rows \(digest\)"),
+    ("UPDATE {} SET a = a + 100", r"rows \(digest\)"),
+    (
+        "DELETE FROM {} WHERE c = 7; INSERT INTO {} SELECT * FROM {} WHERE c = 6",
+        r": rows \(digest\)",
+    ),
+    ("INSERT INTO {} SELECT * FROM {} WHERE c = 6", r"class sizes, rows \(digest\)"),
 )
-def test_what_changed_is_said(
-    run_sql: Run, sql_url: str, kind: str, change: str, differing: str
-) -> None:
+
+
+def differing(connection: psycopg.Connection[Any], change: str) -> str:
+    """What verification says of a release after a change, which is then undone."""
+    with connection.transaction(force_rollback=True):
+        connection.execute(change.encode())
+        with pytest.raises(psycopg.Error) as caught:
+            connection.execute(b"SELECT dbanon.verify('release.t')")
+    assert caught.value.sqlstate == "ZK007", change
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["table", "view"])
+def test_what_changed_is_said(run_sql: Run, connect: Connect, sql_url: str, kind: str) -> None:
     table = load(run_sql, kind)
-    assert run_sql("SELECT unchanged, digest FROM dbanon.verify('release.t')") == [
-        (True, "unchanged")
-    ]
+    unchanged = "SELECT unchanged, digest FROM dbanon.verify('release.t')"
+    assert run_sql(unchanged) == [(True, "unchanged")]
     assert verify(open_store(sql_url), parse_relation("release.t")).unchanged
-    run_sql(change.replace("{}", table))
-    with pytest.raises(psycopg.Error, match=f"{differing} differ") as caught:
-        run_sql("SELECT dbanon.verify('release.t')")
-    assert caught.value.sqlstate == "ZK007"
+    connection = connect()
+    for change, parts in CHANGES:
+        message = differing(connection, change.replace("{}", table))
+        assert re.search(f"{parts} differ", message), (change, message)
+    assert run_sql(unchanged) == [(True, "unchanged")]
 
 
-@pytest.mark.parametrize(
-    ("change", "differing"),
-    [
+def test_changed_columns_are_said(run_sql: Run, connect: Connect) -> None:
+    load(run_sql)
+    connection = connect()
+    for change, parts in (
         ("ADD COLUMN full_name text DEFAULT 'Anna'", "columns"),
         ("RENAME COLUMN b TO d", "columns"),
         ("RENAME COLUMN a TO d", "columns"),
@@ -95,15 +105,10 @@ def test_what_changed_is_said(
         ("ALTER COLUMN a TYPE bigint", "types"),
         ("ALTER COLUMN b TYPE varchar(20)", "types"),
         ('ALTER COLUMN b TYPE text COLLATE "POSIX"', "types"),
-    ],
-)
-def test_changed_columns_are_said(run_sql: Run, change: str, differing: str) -> None:
-    load(run_sql)
-    run_sql(f"ALTER TABLE release.t {change}")
-    with pytest.raises(psycopg.Error, match=f": {differing} differ") as caught:
-        run_sql("SELECT dbanon.verify('release.t')")
-    assert caught.value.sqlstate == "ZK007"
-    assert "Anna" not in str(caught.value)
+    ):
+        message = differing(connection, f"ALTER TABLE release.t {change}")
+        assert f": {parts} differ" in message, (change, message)
+        assert "Anna" not in message
 
 
 def test_without_a_digest_no_release_is_called_unchanged(run_sql: Run) -> None:
@@ -362,7 +367,7 @@ def scratch(sql_url: str, run_sql: Run) -> Iterator[Callable[[list[Any]], tuple[
 
 
 @settings(
-    max_examples=40,
+    max_examples=15,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data())

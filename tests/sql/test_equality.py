@@ -14,6 +14,7 @@ import dbanon
 from dbanon.data.partition import AttributePartition
 from dbanon.doors.releases import load_hierarchy
 from dbanon.methods import METHODS
+from tests.conftest import CAMPAIGN
 from tests.stores.trees import shaped
 
 pytestmark = pytest.mark.one_database
@@ -170,15 +171,18 @@ def _load_trees(run_sql: Run) -> None:
     run_sql("SELECT * FROM dbanon.store_hierarchy('places', '{\"table\": \"app.places\"}')")
 
 
-@pytest.mark.parametrize(
-    ("method", "refine"),
-    [
-        (name, refine)
-        for name in OF_TREES
-        for refine in (None, "fast", "thorough")
-        if refine is None or METHODS[name].refine is not None
-    ],
-)
+def _refined_in_turn() -> list[Any]:
+    """Each method with one refinement in turn; in campaigns with all."""
+    cases = []
+    for index, name in enumerate(OF_TREES):
+        refinements = (None, "fast", "thorough") if METHODS[name].refine is not None else (None,)
+        for turn, refine in enumerate(refinements):
+            marks = [] if turn == index % len(refinements) else [pytest.mark.campaign]
+            cases.append(pytest.param(name, refine, marks=marks))
+    return cases
+
+
+@pytest.mark.parametrize(("method", "refine"), _refined_in_turn())
 def test_hierarchies_models_and_refine(
     run_sql: Run, sql_url: str, method: str, refine: str | None
 ) -> None:
@@ -216,7 +220,10 @@ def test_classes_that_fail_are_withheld(run_sql: Run, sql_url: str) -> None:
     assert suppressed > 0
 
 
-@pytest.mark.parametrize("kind", ["name", "table", "tree", "levels", "ordered", "grouped", "flat"])
+FORMS = ("name", "table", "tree", "levels", "ordered", "grouped", "flat")
+
+
+@pytest.mark.parametrize("kind", FORMS)
 def test_every_form_of_a_hierarchy(run_sql: Run, sql_url: str, kind: str) -> None:
     _load_trees(run_sql)
     pairs = run_sql("SELECT child, parent FROM dbanon.show_hierarchy('places')")
@@ -238,8 +245,10 @@ def test_every_form_of_a_hierarchy(run_sql: Run, sql_url: str, kind: str) -> Non
     }
     hierarchies = {} if kind == "flat" else {"place": forms[kind]}
     every = {"local_range": True} if kind == "ordered" else {}
-    for options in ({}, {"intervals": "bounds", "steps": {"age": 7}}, {"local_range": True}):
-        options |= every
+    labels = ({}, {"intervals": "bounds", "steps": {"age": 7}}, {"local_range": True})
+    # Each form has labels of one kind in turn; the first form has all.
+    turn = FORMS.index(kind)
+    for options in labels if CAMPAIGN or not turn else labels[turn % 3 : turn % 3 + 1]:
         _by_both(
             run_sql,
             sql_url,
@@ -247,7 +256,7 @@ def test_every_form_of_a_hierarchy(run_sql: Run, sql_url: str, kind: str) -> Non
             ["age", "place"],
             method="gaa_cp",
             hierarchies=hierarchies,
-            options=options,
+            options=options | every,
         )
         for table in ("client", "sql", "sql_summary"):
             run_sql(f"DROP TABLE release.{table}")
@@ -271,7 +280,7 @@ def test_shapes_of_trees(run_sql: Run, sql_url: str, shape: str, method: str) ->
         [child for child, _ in pairs],
         [parent for _, parent in pairs],
     )
-    n = 12_000 if len(leaves) == 10_000 else 400
+    n = 2_500 if len(leaves) == 10_000 else 400
     run_sql(
         "CREATE TABLE app.people AS SELECT g AS id, g * 7919 %% 50 AS age,"
         " (%s::text[])[1 + (g * 104729::bigint %% %s)] AS place FROM generate_series(1, %s) AS g",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import dbanon
 from dbanon.doors import install
 from dbanon.errors import RulesNotTrusted
 from dbanon.ledger.migrate import migrate
+from tests.postgres.warm import close_warm, warm
 from tests.postgres_server import Server
 from tests.stores.databases import SqliteDatabase
 
@@ -43,14 +44,20 @@ CASES = {
 }
 
 
-@pytest.fixture
-def old_rules(sql_server: Server) -> Any:
-    """A database whose ledger a client of an earlier version created: `old_rules("0011")`."""
-    urls = []
+@pytest.fixture(scope="module")
+def rules_templates(sql_server: Server) -> Iterator[Callable[[str], str]]:
+    """`rules_templates("0011")`: the name of a database without connections, made once.
+
+    A client of an earlier version created its ledger.
+    """
+
+    templates: dict[str, str] = {}
 
     def make(revision: str) -> str:
+        if revision in templates:
+            return templates[revision]
         url = sql_server.create_database()
-        urls.append(url)
+        templates[revision] = url.rpartition("/")[2]
         with create_engine(url, poolclass=NullPool).begin() as connection:
             migrate(connection, revision)
         sql_server.execute("CREATE SCHEMA app", url=url)
@@ -76,15 +83,28 @@ def old_rules(sql_server: Server) -> Any:
             " VALUES ('app.gone', 'age', '{}', now(), 'anna')",
             url=url,
         )
-        return url
+        return templates[revision]
 
     with sql_server.roles_dropped():
         for role in ("anna", "mallory", "clinic"):
             sql_server.execute(f"CREATE ROLE {role} NOLOGIN", url=sql_server.url())
         sql_server.execute("GRANT clinic TO anna", url=sql_server.url())
         yield make
-        for url in urls:
-            sql_server.drop_database(url.rpartition("/")[2])
+        for name in templates.values():
+            sql_server.drop_database(name)
+
+
+@pytest.fixture
+def old_rules(
+    sql_server: Server, rules_templates: Callable[[str], str]
+) -> Iterator[Callable[[str], str]]:
+    """A copy of a template: `old_rules("0011")`."""
+    with ExitStack() as copies:
+        # Before a copy is dropped.
+        copies.callback(close_warm)
+        yield lambda revision: copies.enter_context(
+            sql_server.database(template=rules_templates(revision))
+        )
 
 
 def by_client(url: str, package: Path) -> None:
@@ -116,10 +136,16 @@ def test_rules_of_earlier_versions(
 ) -> None:
     url = old_rules(revision)
     bring(url, backend_path)
+    with warm(url):
+        require_states(sql_server, url, changed=bring is not as_it_is)
+
+
+def require_states(sql_server: Server, url: str, changed: bool) -> None:
+    """Check the rules of each table, of a ledger that was changed or not."""
     arguments: dict[str, Any] = {"declared": True, "k": 5, "output": "release.p"}
     for name, (owner, _, _, counts) in CASES.items():
         states = {rule.state for rule in dbanon.rules(url, f"app.{name}")}
-        if bring is as_it_is and name == "rebuilt":
+        if not changed and name == "rebuilt":
             assert states == {"another table"}
             continue
         assert states == {"current" if counts else "not trusted"}, name
@@ -128,7 +154,7 @@ def test_rules_of_earlier_versions(
         else:
             with pytest.raises(RulesNotTrusted):
                 dbanon.plan(url, table=f"app.{name}", **arguments)
-        if bring is not as_it_is:
+        if changed:
             recorded = sql_server.execute(
                 "SELECT DISTINCT owner FROM dbanon.rule WHERE source = %s", f"app.{name}", url=url
             )

@@ -147,10 +147,10 @@ def test_refinement_in_blocks_does_not_depend_on_threads(iterations, monkeypatch
 
 @pytest.mark.slow
 def test_refinement_in_blocks_loses_little_more_than_on_the_whole():
-    frame = _people(1_600)
+    frame = _people(1_000)
     without_blocks = dbanon.partition(frame, 5, method="gaa_cp", refine="fast")
-    blocks = dbanon.partition(frame, 5, method="gaa_cp", refine="fast", block_size=400)
-    unrefined = dbanon.partition(frame, 5, method="gaa_cp", block_size=400)
+    blocks = dbanon.partition(frame, 5, method="gaa_cp", refine="fast", block_size=250)
+    unrefined = dbanon.partition(frame, 5, method="gaa_cp", block_size=250)
     losses = [dbanon.generalization_loss(frame, p) for p in (without_blocks, blocks, unrefined)]
     assert losses[1] < 1.1 * losses[0] < losses[2]
 
@@ -200,13 +200,13 @@ def _plain_passes(points, k, size, how):
 def test_refinement_of_points_in_blocks_is_that_of_a_plain_loop(how, kind, monkeypatch):
     monkeypatch.setattr("dbanon.partitioning.cuts._MIN_SAMPLED", 0)
     rng = np.random.default_rng(8)
-    points = rng.normal(size=(1300, 3))
+    points = rng.normal(size=(700, 3))
     if kind == "whole":
-        points = rng.integers(0, 6, (1300, 3)).astype(float)
-    expected = _plain_passes(points, 5, 450, how)
+        points = rng.integers(0, 6, (700, 3)).astype(float)
+    expected = _plain_passes(points, 5, 250, how)
     for cores in (1, 3):
         monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
-        options = {"standardize": "none", "block_size": 450, "refine": how, "seed": 3}
+        options = {"standardize": "none", "block_size": 250, "refine": how, "seed": 3}
         partition = dbanon.partition(points, 5, **options)
         together = np.unique(np.column_stack([partition.labels, expected.labels]), axis=0)
         assert len(together) == partition.n_classes == expected.n_classes

@@ -24,6 +24,7 @@ from dbanon.partitioning import refine
 from dbanon.partitioning import refine as points_module
 from dbanon.partitioning.refine import refine_points
 from dbanon.spaces.numeric import Space
+from tests.conftest import CAMPAIGN
 
 
 def space_of(points):
@@ -202,7 +203,7 @@ def whole_numbers(draw):
 
 @pytest.mark.slow
 @given(whole_numbers())
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=70 if CAMPAIGN else 12, deadline=None)
 def test_a_pass_equals_reference(start):
     points, labels, k = start
     refined_labels = run(points, labels, k, "pass").labels
@@ -259,7 +260,14 @@ def test_kernel_refuses_wrong_labels(labels):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["tarragona", "census", "eia"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "census",
+        pytest.param("tarragona", marks=pytest.mark.campaign),
+        pytest.param("eia", marks=pytest.mark.campaign),
+    ],
+)
 def test_fast_on_reference_tables(casc, name):
     """IL% at most what local search alone reaches after MDAV."""
     most = {
@@ -274,7 +282,7 @@ def test_fast_on_reference_tables(casc, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.campaign)])
 def test_thorough_puts_classes_together_anew(casc, seed):
     """Without this step the iterations end at 4.736 or more."""
     values = casc("census").values
