@@ -93,14 +93,14 @@ def test_new_readers_get_through(
     thread.start()
     wait_until(lambda: waits(run_sql) or bool(failed))
     relations = [b"release.p", *([b"release.p_summary"] if door == "sql" else [])]
-    new = connect()
-    # Without retries it would wait as long as the first reader stays, for minutes.
-    new.execute(b"SET statement_timeout = '15s'")
     # Until the longest pause is reached, plus some more.
     until = time.monotonic() + 2
     while time.monotonic() < until:
         for relation in relations:
-            new.execute(b"SELECT count(*) FROM " + relation)
+            with connect() as new:
+                # Without retries it would wait as long as the first reader stays, for minutes.
+                new.execute(b"SET statement_timeout = '15s'")
+                new.execute(b"SELECT count(*) FROM " + relation)
         time.sleep(0.05)
     assert thread.is_alive()
     reader.execute(b"COMMIT")
@@ -122,12 +122,12 @@ def test_a_reader_of_the_summary_delays_both_or_neither(
     thread = threading.Thread(target=replace, args=(5,))
     thread.start()
     wait_until(lambda: waits(run_sql))
-    new = connect()
-    new.execute(b"SET statement_timeout = '30s'")
     for _ in range(20):
-        # The output is not locked while waiting for the summary.
-        new.execute(b"SELECT count(*) FROM release.p")
-        new.execute(b"SELECT count(*) FROM release.p_summary")
+        with connect() as new:
+            new.execute(b"SET statement_timeout = '30s'")
+            # The output is not locked while waiting for the summary.
+            new.execute(b"SELECT count(*) FROM release.p")
+            new.execute(b"SELECT count(*) FROM release.p_summary")
         time.sleep(0.05)
     reader.execute(b"COMMIT")
     thread.join()
