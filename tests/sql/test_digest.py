@@ -17,6 +17,7 @@ from dbanon.run.open import open_store
 from dbanon.run.verify import verify
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores import digest
+from tests.conftest import CAMPAIGN
 from tests.postgres_server import Server, conninfo, find_server_binaries, libpq_environment
 
 pytestmark = pytest.mark.one_database
@@ -367,7 +368,7 @@ def scratch(sql_url: str, run_sql: Run) -> Iterator[Callable[[list[Any]], tuple[
 
 
 @settings(
-    max_examples=15,
+    max_examples=40 if CAMPAIGN else 15,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data())
