@@ -9,7 +9,7 @@ import pytest
 from pyarrow import parquet
 
 import dbanon
-from dbanon.errors import RecountFailed, ReleaseChanged
+from dbanon.errors import InvalidParameter, RecountFailed, ReleaseChanged
 from dbanon.run.open import open_store
 from dbanon.run.verify import Verification, verify
 from dbanon.run.verify_file import verify_file
@@ -81,4 +81,7 @@ def test_a_file_is_held_against_the_k_that_it_names(
     parquet.write_table(table.slice(1).replace_schema_metadata(metadata), path)
     with pytest.raises(RecountFailed, match=f"holds 4 rows, fewer than k = {K}"):
         verify_file(path)
-    assert verify_file(path, k=4).k_achieved == 4
+    # Attack: a smaller k lets the classes pass as those of the release.
+    with pytest.raises(InvalidParameter, match="smaller k"):
+        verify_file(path, k=4)
+    assert verify_file(path, ["age"], k=4).k_achieved == 4
