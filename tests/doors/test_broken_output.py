@@ -4,64 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
 from tests.prerequisites import only_where
-from tests.stores import kept_duckdb
 from tests.stores.databases import DuckdbDatabase
 
 pytestmark = pytest.mark.slow
 
 COMMAND = [sys.executable, "-c", "from dbanon.doors.cli.main import main; main()"]
-# Reads a command and its streams from each line, and prints the exit code. Each command has a fork,
-# which ends as an interpreter does: it flushes its streams last, and exits with 120 if that fails.
-# It does not free what it has imported, which takes longer than most commands.
-FORKS = """
-import atexit, json, os, sys, traceback
-import duckdb, alembic.command
-import dbanon.doors.python, dbanon.doors.dispatch, dbanon.doors.cli.anonymize
-import dbanon.doors.cli.render, dbanon.ledger.migrate, dbanon.run.run_with_ledger
-import dbanon.stores.duckdb.store
-from dbanon.doors.cli.main import main
-
-def open_stream(name):
-    if name == "pipe":
-        reading, writing = os.pipe()
-        os.close(reading)
-        return writing
-    return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-
-for line in sys.stdin:
-    child = os.fork()
-    if child == 0:
-        words, stdout, stderr = json.loads(line)
-        os.dup2(open_stream(stdout), 1)
-        os.dup2(1 if stderr == stdout else open_stream(stderr), 2)
-        sys.argv = ["dbanon", *words]
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = end.code or 0
-        except BaseException:
-            traceback.print_exc()
-            code = 1
-        atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except Exception:
-                code = 120
-        os._exit(code)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
 OPTIONS = ["--table", "people", "--quasi-identifiers", "größe", "--k", "3", "--output", "release.p"]
 FULL = only_where(Path("/dev/full").exists(), "no /dev/full")
 
@@ -75,39 +30,24 @@ def people(tmp_path: Path) -> DuckdbDatabase:
     return database
 
 
-class Forks:
-    """Runs commands, each in a fork of a process that has imported what they need."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", FORKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def run(
-        self, *words: str, stdout: str = "stdout", stderr: str = "stderr"
-    ) -> subprocess.CompletedProcess[bytes]:
-        """Run a command whose streams are files, a `pipe` that nobody reads, or `/dev/full`."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        names = [str(self._folder / n) if n.startswith("std") else n for n in (stdout, stderr)]
-        # Another process uses the database now.
-        kept_duckdb.close_kept()
-        self._process.stdin.write(json.dumps([words, *names]) + "\n")
-        self._process.stdin.flush()
-        assert select.select([self._process.stdout], [], [], 120)[0], words
-        code = int(self._process.stdout.readline())
-        printed = [Path(n).read_bytes() if n.endswith(("stdout", "stderr")) else b"" for n in names]
-        return subprocess.CompletedProcess(words, code, *printed)
-
-    def close(self) -> None:
-        self._process.communicate()
+def dbanon(*arguments: str, environment: dict[str, str] | None = None, **how: Any) -> Any:
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | how
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        env={**os.environ, **(environment or {})},
+        check=False,
+        timeout=120,
+        **streams,
+    )
 
 
-@pytest.fixture(scope="module")
-def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    with closing(Forks(tmp_path_factory.mktemp("forks"))) as forks:
-        yield forks
+def broken(how: str) -> IO[bytes]:
+    """A stream that cannot be written."""
+    if how == "full":
+        return open("/dev/full", "wb")
+    reading, writing = os.pipe()
+    os.close(reading)
+    return os.fdopen(writing, "wb")
 
 
 def releases(database: DuckdbDatabase) -> int:
@@ -118,24 +58,20 @@ def releases(database: DuckdbDatabase) -> int:
 @pytest.mark.parametrize(
     ("how", "form", "both"),
     [
-        pytest.param("/dev/full", "table", False, marks=FULL),
-        pytest.param("/dev/full", "json", True, marks=FULL),
+        pytest.param("full", "table", False, marks=FULL),
+        pytest.param("full", "json", True, marks=FULL),
         ("pipe", "json", False),
         ("pipe", "table", True),
     ],
 )
 def test_a_published_release_is_no_failure(
-    people: DuckdbDatabase, forks: Forks, form: str, how: str, both: bool
+    people: DuckdbDatabase, form: str, how: str, both: bool
 ) -> None:
-    done = forks.run(
-        "anonymize",
-        people.url,
-        *OPTIONS,
-        "--format",
-        form,
-        stdout=how,
-        stderr=how if both else "stderr",
-    )
+    with broken(how) as stdout:
+        stderr = stdout if both else subprocess.PIPE
+        done = dbanon(
+            "anonymize", people.url, *OPTIONS, "--format", form, stdout=stdout, stderr=stderr
+        )
     assert done.returncode == 0, done.stderr
     assert releases(people) == 1
     if not both:
@@ -143,12 +79,10 @@ def test_a_published_release_is_no_failure(
         assert done.stderr.startswith(warning)
 
 
-def test_a_report_that_cannot_be_written_after_all(
-    people: DuckdbDatabase, forks: Forks, tmp_path: Path
-) -> None:
+def test_a_report_that_cannot_be_written_after_all(people: DuckdbDatabase, tmp_path: Path) -> None:
     """The directory existed when the command started; the file name exceeds the limit."""
     path = tmp_path / ("x" * 300 + ".json")
-    done = forks.run("anonymize", people.url, *OPTIONS, "--report", str(path))
+    done = dbanon("anonymize", people.url, *OPTIONS, "--report", str(path))
     assert done.returncode == 0
     assert b"Warning: " in done.stderr or path.exists()
     assert releases(people) == 1
@@ -156,12 +90,13 @@ def test_a_report_that_cannot_be_written_after_all(
 
 @pytest.mark.parametrize("form", ["table", "json"])
 def test_a_terminal_that_knows_ascii_only(people: DuckdbDatabase, form: str) -> None:
-    done = subprocess.run(
-        [*COMMAND, "anonymize", people.url, *OPTIONS, "--format", form],
-        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
-        capture_output=True,
-        check=False,
-        timeout=120,
+    done = dbanon(
+        "anonymize",
+        people.url,
+        *OPTIONS,
+        "--format",
+        form,
+        environment={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
     )
     assert done.returncode == 0
     assert b"Warning" not in done.stderr
@@ -174,29 +109,40 @@ def test_a_terminal_that_knows_ascii_only(people: DuckdbDatabase, form: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("how", "form"), [pytest.param("/dev/full", "json", marks=FULL), ("pipe", "table")]
+    ("how", "form"), [pytest.param("full", "json", marks=FULL), ("pipe", "table")]
 )
-def test_a_refusal_keeps_its_exit_code(
-    people: DuckdbDatabase, forks: Forks, how: str, form: str
-) -> None:
-    words = ["anonymize", people.url, *OPTIONS, "--k", "31", "--format", form]
-    done = forks.run(*words, stdout=how)
+def test_a_refusal_keeps_its_exit_code(people: DuckdbDatabase, how: str, form: str) -> None:
+    with broken(how) as stdout:
+        done = dbanon(
+            "anonymize", people.url, *OPTIONS, "--k", "31", "--format", form, stdout=stdout
+        )
     assert done.returncode == 3
     assert b"[too_few_records]" in done.stderr
-    assert forks.run(*words, stdout=how, stderr=how).returncode == 3
+    with broken(how) as stdout:
+        done = dbanon(
+            "anonymize",
+            people.url,
+            *OPTIONS,
+            "--k",
+            "31",
+            "--format",
+            form,
+            stdout=stdout,
+            stderr=stdout,
+        )
+    assert done.returncode == 3
 
 
-def test_a_verification_without_output_fails(people: DuckdbDatabase, forks: Forks) -> None:
+def test_a_verification_without_output_fails(people: DuckdbDatabase) -> None:
     """The command changes nothing: not displaying its result is a failure, and it can be
     repeated.
     """
-    assert forks.run("anonymize", people.url, *OPTIONS).returncode == 0
-    assert forks.run("verify", people.url, "release.p", stdout="pipe").returncode == 1
+    assert dbanon("anonymize", people.url, *OPTIONS).returncode == 0
+    with broken("pipe") as stdout:
+        assert dbanon("verify", people.url, "release.p", stdout=stdout).returncode == 1
 
 
-def test_other_changes_are_no_failures_either(
-    people: DuckdbDatabase, forks: Forks, tmp_path: Path
-) -> None:
+def test_other_changes_are_no_failures_either(people: DuckdbDatabase, tmp_path: Path) -> None:
     tree = tmp_path / "tree.csv"
     tree.write_text("a;all\nb;all\n")
     for arguments in (
@@ -204,6 +150,7 @@ def test_other_changes_are_no_failures_either(
         ["gc", people.url],
         ["hierarchy", "drop", people.url, "t"],
     ):
-        done = forks.run(*arguments, stdout="pipe")
+        with broken("pipe") as stdout:
+            done = dbanon(*arguments, stdout=stdout)
         assert done.returncode == 0, done.stderr
         assert b"Warning: the command succeeded" in done.stderr
