@@ -18,7 +18,17 @@ from dbanon.data.types import JsonObject
 from dbanon.errors import ExtensionInvalid
 
 # The folders of dbanon/extensions.
-BUILT_IN = ("attacks", "bounds", "chains", "lakes", "mariadb", "spark", "synthesis", "workbench")
+BUILT_IN = (
+    "attacks",
+    "bounds",
+    "chains",
+    "lakes",
+    "mariadb",
+    "spark",
+    "survey",
+    "synthesis",
+    "workbench",
+)
 # The schemes of URLs of databases and files that dbanon opens without an extension.
 CORE_URL_NAMES = ("postgresql", "postgres", "sqlite", "duckdb", "file")
 # Other packages name their records by this group of entry points.
