@@ -210,3 +210,17 @@ def test_figures_of_sdcmicro_on_a_synthetic_survey():
         five,
     ]
     assert compute_household_risks(risks, households) == pytest.approx(expected, rel=1e-12)
+
+
+def test_wildcards_are_those_of_sdcmicros_local_suppression():
+    # kAnon(k = 3) blanks cells until each record matches three, missing values being wildcards.
+    name = "sdcmicro/testdata_kanon7_k3.csv.gz"
+    table = read(require_reference(name) / name)
+    columns = [np.array(table[key]) for key in KEYS]
+    is_missing = np.column_stack([np.isin(column, ["", "NA"]) for column in columns])
+    assert is_missing.sum() == 293
+    codes = np.column_stack([np.unique(column, return_inverse=True)[1] for column in columns])
+    codes = np.where(is_missing, -1, codes).astype(np.int32)
+    assert count_frequencies(codes).sample.min() == 3
+    # By other definitions it would not be 3-anonymous.
+    assert count_frequencies(codes, missing="category").sample.min() == 1
