@@ -21,7 +21,8 @@ from typing import get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dbanon.errors import InvalidParameter
+from dbanon.errors import InvalidParameter, RecountFailed
+from dbanon.extensions.survey.suppression_bound import bound_wildcard_cost
 from dbanon.extensions.survey.suppression_category import search_category_plan
 from dbanon.extensions.survey.suppression_problem import (
     Demand,
@@ -37,7 +38,7 @@ from dbanon.extensions.survey.suppression_program import (
     solve_wildcard_plan,
 )
 from dbanon.extensions.survey.suppression_recount import MissingRule, recount_rows
-from dbanon.extensions.survey.suppression_wildcard import bound_wildcard_cost, search_wildcard_plan
+from dbanon.extensions.survey.suppression_wildcard import search_wildcard_plan
 
 # The searches visit all sets of columns.
 MAX_COLUMNS = 12
@@ -111,6 +112,7 @@ def suppress_cells(
     Raises
     ------
     InvalidParameter : an argument is outside of its range, or the table has fewer rows than k.
+    RecountFailed : the recount contradicts the search, which would be a defect.
     """
     _check_codes(codes)
     if missing not in get_args(MissingRule):
@@ -130,7 +132,7 @@ def suppress_cells(
     for demand in demands:
         counts = recount_rows(released, codes, demand.columns, missing)
         if (counts < demand.k).any():
-            raise RuntimeError("a recount contradicts the search for cells to blank")
+            raise RecountFailed("The recount finds fewer than k rows after local suppression.")
         achieved.append(counts)
         if missing == "wildcard":
             supports = recount_rows(released, codes, demand.columns, "own_wildcard")
@@ -153,16 +155,16 @@ def _search(problem: Problem, missing: MissingRule, seconds: float) -> tuple[Pla
         (int(combo), int(own_masks[combo])): int(problem.sizes[combo])
         for combo in np.flatnonzero(own_masks)
     }
-    if missing == "own_wildcard" or not own_plan:
+    if missing == "own_wildcard" or (missing == "wildcard" and not own_plan):
         return own_plan, problem.cost(own_plan)
-    deadline = time.monotonic() + seconds
+    solve = solve_wildcard_plan if missing == "wildcard" else solve_category_plan
     if missing == "wildcard":
-        plan = search_wildcard_plan(problem, own_masks, deadline)
-        bound, solve = bound_wildcard_cost(problem, np.flatnonzero(failing)), solve_wildcard_plan
+        bound = _round_up(problem, bound_wildcard_cost(problem, np.flatnonzero(failing)))
+        plan = search_wildcard_plan(problem, own_masks, bound, time.monotonic() + seconds)
     else:
-        plan = search_category_plan(problem, deadline)
-        bound, solve = problem.cost(own_plan), solve_category_plan
-    bound = _round_up(problem, bound)
+        # Rows that share a pattern of remaining values agree with it, so each row needs its mask.
+        bound = _round_up(problem, problem.cost(own_plan))
+        plan = search_category_plan(problem, bound, time.monotonic() + seconds)
     cost = problem.cost(plan)
     if bound < cost and has_solver():
         result: ProgramResult = solve(problem, cost, time.monotonic() + seconds)

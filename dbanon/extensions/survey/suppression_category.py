@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,18 +39,19 @@ _MAX_ROUNDS, _MAX_WORK = 500, 300_000_000
 _Donor = tuple[float, tuple[int, int], int]
 
 
-def search_category_plan(problem: Problem, deadline: float) -> Plan:
+def search_category_plan(problem: Problem, bound: float, deadline: float) -> Plan:
     """Search a cheap plan by greedy classes and an improvement step.
 
     The table must have as many rows as the largest k.
 
     Parameters
     ----------
+    bound : a lower bound of the cost; the search ends when it is reached.
     deadline : the time limit of the improvement, in seconds of the monotonic clock.
     """
     n_combos = max(1, _MAX_PAIRS // len(problem.masks_by_cost))
     if len(problem.combos) <= n_combos:
-        return _search_block(problem, deadline)
+        return _search_block(problem, bound, deadline)
     # Neighbours in this order differ in the cheapest columns.
     columns = np.argsort(problem.prices, kind="stable")
     order = np.lexsort([problem.combos[:, column] for column in columns])
@@ -57,10 +59,8 @@ def search_category_plan(problem: Problem, deadline: float) -> Plan:
     needed_rows = max(demand.k for demand in problem.demands)
     plan: Plan = {}
     for block in _cut_blocks(order, problem.sizes, n_blocks, needed_rows):
-        part = Problem(
-            problem.combos[block], problem.sizes[block], problem.demands, problem.prices
-        )
-        for (combo, mask), n in _search_block(part, deadline).items():
+        part = Problem(problem.combos[block], problem.sizes[block], problem.demands, problem.prices)
+        for (combo, mask), n in _search_block(part, 0.0, deadline).items():
             plan[int(block[combo]), mask] = n
     return plan
 
@@ -78,7 +78,7 @@ def _cut_blocks(
     return blocks
 
 
-def _search_block(problem: Problem, deadline: float) -> Plan:
+def _search_block(problem: Problem, bound: float, deadline: float) -> Plan:
     state = _ClassTable(problem)
     rng = np.random.default_rng(0)
     state.repair()
@@ -86,7 +86,7 @@ def _search_block(problem: Problem, deadline: float) -> Plan:
     work_per_round = 10 * state.patterns[0].size
     best = state.plan()
     for _ in range(min(_MAX_ROUNDS, _MAX_WORK // work_per_round)):
-        if not best or time.monotonic() > deadline:
+        if problem.cost(best) <= bound or time.monotonic() > deadline:
             break
         for key, n in state.choose_neighbouring_rows(best, rng):
             state.add(key, -n)
@@ -118,9 +118,7 @@ class _ClassTable:
         u, n_masks = len(problem.combos), len(self.masks)
         is_valid = (self.masks[None, :] & ~problem.present[:, None]) == 0
         self.costs = np.where(is_valid, problem.mask_costs[self.masks], math.inf)
-        codes = blank_columns(
-            np.repeat(problem.combos, n_masks, axis=0), np.tile(self.masks, u)
-        )
+        codes = blank_columns(np.repeat(problem.combos, n_masks, axis=0), np.tile(self.masks, u))
         self.patterns = [
             row_ids(codes, demand.columns).reshape(u, n_masks) for demand in problem.demands
         ]
@@ -147,9 +145,7 @@ class _ClassTable:
     def plan(self) -> Plan:
         """Return the rows with a blank cell."""
         return {
-            (combo, int(self.masks[index])): n
-            for (combo, index), n in self.rows.items()
-            if index
+            (combo, int(self.masks[index])): n for (combo, index), n in self.rows.items() if index
         }
 
     def add(self, key: tuple[int, int], n: int) -> None:
@@ -178,20 +174,22 @@ class _ClassTable:
             costs = self.costs[combo]
             is_open = costs < costs[index]
             n = self.rows[combo, index]
-            surpluses = np.full(len(costs), n)
+            # Either all rows leave and their classes remain valid or end, or only spare rows do.
+            all_can_leave, spare = np.ones(len(costs), np.bool_), np.full(len(costs), n)
             for demand, patterns, counts in zip(
                 self.problem.demands, self.patterns, self.counts, strict=True
             ):
-                targets, pattern = patterns[combo], patterns[combo, index]
-                leaves = targets != pattern
+                targets, n_class = patterns[combo], int(counts[patterns[combo, index]])
+                leaves = targets != patterns[combo, index]
                 is_open &= ~leaves | (counts[targets] >= demand.k)
-                if counts[pattern] > n:
-                    surplus = max(int(counts[pattern]) - demand.k, 0)
-                    surpluses[leaves] = np.minimum(surpluses[leaves], surplus)
-            options = np.flatnonzero(is_open & (surpluses > 0))
+                if n < n_class < n + demand.k:
+                    all_can_leave &= ~leaves
+                spare[leaves] = np.minimum(spare[leaves], max(n_class - demand.k, 0))
+            movable = np.where(all_can_leave, n, spare)
+            options = np.flatnonzero(is_open & (movable > 0))
             if len(options):
                 best = int(options[np.argmin(costs[options])])
-                n_moved = int(surpluses[best])
+                n_moved = int(movable[best])
                 self.add((combo, index), -n_moved)
                 self.add((combo, best), n_moved)
 
@@ -256,7 +254,7 @@ class _DemandRepair:
         """Repair all rows."""
         levels = np.unique(np.round(self._table.problem.mask_costs[self._table.masks], 9))
         levels = np.append(levels, math.inf)
-        for level, next_level in zip(levels[:-1], levels[1:], strict=True):
+        for level, next_level in pairwise(levels):
             entries = self._entries(level)
             while len(entries):
                 self._form_classes(entries)
@@ -387,7 +385,7 @@ class _DemandRepair:
         for unit in np.flatnonzero(self._is_pending).tolist():
             pattern = self._blank_row(self._units[unit], int(self._sizes[unit]))
         self._is_pending[:] = False
-        while 0 <= pattern and self._stock[pattern] < self._k:
+        while pattern >= 0 and self._stock[pattern] < self._k:
             sizes = np.where(self._stock > 0, self._stock, np.iinfo(np.int64).max)
             sizes[pattern] = np.iinfo(np.int64).max
             smallest = int(sizes.argmin())

@@ -133,6 +133,15 @@ def mask_columns(mask: int) -> list[int]:
     return [column for column in range(mask.bit_length()) if mask >> column & 1]
 
 
+def difference_masks(left: Codes, right: Codes) -> Integers:
+    """Return the columns where rows differ and both have a value, as masks, int64 (l, r)."""
+    differences = np.zeros((len(left), len(right)), np.int64)
+    for column in range(left.shape[1]):
+        a, b = left[:, column, None], right[None, :, column]
+        differences |= ((a != b) & (a >= 0) & (b >= 0)).astype(np.int64) << column
+    return differences
+
+
 def row_ids(codes: Codes, columns: Sequence[int]) -> Integers:
     """Number the rows such that rows have equal numbers if these columns are equal, int64 (t,).
 

@@ -31,9 +31,9 @@ from dbanon.extensions.survey.suppression_problem import (
     Problem,
     blank_columns,
     count_agreeing,
+    difference_masks,
     row_ids,
 )
-from dbanon.extensions.survey.suppression_wildcard import difference_masks
 
 # The most variables, and the most coefficients, for which a program is attempted.
 MAX_VARIABLES, _MAX_COEFFICIENTS = 4_000, 2_000_000

@@ -82,9 +82,7 @@ def _by_present_columns(
     return [(shape > 0, np.flatnonzero(index == number)) for number, shape in enumerate(shapes)]
 
 
-def _sum_of_equal_rows(
-    rows: NDArray[np.int32], weights: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _sum_of_equal_rows(rows: NDArray[np.int32], weights: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return for each row the sum of the weights of all rows equal to it."""
     order, run = _runs(rows)
     totals = np.zeros(int(run[-1]) + 1, np.int64)

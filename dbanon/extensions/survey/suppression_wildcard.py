@@ -1,4 +1,4 @@
-"""Local suppression where a missing cell agrees with every value: greedy cover, search, bound.
+"""Local suppression where a missing cell agrees with every value: greedy cover, search.
 
 Blanking a cell never lowers a count here, so that any plan can be completed. A failing row reaches
 k in two ways: its own cells are blanked, or other rows become *donors*, whose blank cells agree
@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.extensions.survey.suppression_problem import (
-    Codes,
     Floats,
     Integers,
     Plan,
@@ -27,16 +26,13 @@ from dbanon.extensions.survey.suppression_problem import (
     ReleasedRows,
     blank_columns,
     count_agreeing,
-    mask_columns,
-    present_masks,
+    difference_masks,
 )
 
 # The most donor candidates and failing rows that a greedy step compares.
 _MAX_CANDIDATES, _MAX_FAILING = 256, 2048
 # The most rounds of the improvement step, and its work in compared cells.
 _MAX_ROUNDS, _MAX_WORK = 200, 2_000_000_000
-# The most cells that the bound compares.
-_MAX_BOUND_WORK = 100_000_000
 # Restoring checks each blank cell against all released combinations.
 _MAX_RESTORE_WORK = 4_000_000_000
 
@@ -59,13 +55,16 @@ class _Failing:
     weights: Floats
 
 
-def search_wildcard_plan(problem: Problem, own_masks: Integers, deadline: float) -> Plan:
+def search_wildcard_plan(
+    problem: Problem, own_masks: Integers, bound: float, deadline: float
+) -> Plan:
     """Search a cheap plan by greedy covers and an improvement step.
 
     Parameters
     ----------
     own_masks : int64 (u,), for each combination a mask that suffices without any donor; 0 if the
         combination fails no demand.
+    bound : a lower bound of the cost; the search ends when it is reached.
     deadline : the time limit of the improvement, in seconds of the monotonic clock.
     """
     own_plan = {
@@ -77,7 +76,7 @@ def search_wildcard_plan(problem: Problem, own_masks: Integers, deadline: float)
     best = min((restore_cells(problem, plan, deadline) for plan in plans), key=problem.cost)
     work_per_round = 50 * problem.combos.size + 1
     for _ in range(min(_MAX_ROUNDS, _MAX_WORK // work_per_round)):
-        if not best or time.monotonic() > deadline:
+        if problem.cost(best) <= bound or time.monotonic() > deadline:
             break
         candidate = _cover(problem, own_masks, _remove_part(best, rng), rng, noise=0.3)
         candidate = restore_cells(problem, candidate, deadline)
@@ -143,15 +142,6 @@ def _find_failing(problem: Problem, released: ReleasedRows) -> _Failing:
     rows, demand_masks, deficits = (np.concatenate(part) for part in zip(*parts, strict=True))
     weights = released.sizes[rows].astype(np.float64)
     return _Failing(rows, demand_masks, deficits, weights)
-
-
-def difference_masks(left: Codes, right: Codes) -> Integers:
-    """Return the columns where rows differ and both have a value, as masks, int64 (l, r)."""
-    differences = np.zeros((len(left), len(right)), np.int64)
-    for column in range(left.shape[1]):
-        a, b = left[:, column, None], right[None, :, column]
-        differences |= ((a != b) & (a >= 0) & (b >= 0)).astype(np.int64) << column
-    return differences
 
 
 def _choose_candidates(
@@ -332,44 +322,3 @@ class _RestoreTable:
             self._sizes = np.append(self._sizes, 0)
             self._counts = [np.append(counts, 0) for counts in self._counts]
         return self._row_of[key]
-
-
-def bound_wildcard_cost(problem: Problem, failing_combos: Integers) -> float:
-    """Compute a lower bound of the cost of any plan.
-
-    A failing row none of whose cells is blanked needs donors, of which even the cheapest cost
-    something. Every other failing row costs at least a cell.
-
-    Parameters
-    ----------
-    failing_combos : int64 (f,), combinations that miss a demand.
-    """
-    if not len(failing_combos):
-        return 0.0
-    n_checked = max(1, _MAX_BOUND_WORK // problem.combos.size)
-    rows = failing_combos[:n_checked]
-    untouched = np.zeros(len(rows))
-    order = np.argsort(problem.mask_costs, kind="stable")
-    for demand in problem.demands:
-        counts = count_agreeing(
-            problem.combos[rows], problem.combos, problem.sizes, demand.columns
-        )
-        for index in np.flatnonzero(counts < demand.k):
-            row = rows[index]
-            masks = difference_masks(problem.combos[row : row + 1], problem.combos)[0]
-            available = np.bincount(masks & demand.mask, problem.sizes, len(order))[order]
-            available[0] = 0.0
-            taken = np.diff(np.minimum(np.cumsum(available), demand.k - counts[index]), prepend=0)
-            cost = float((taken * problem.mask_costs[order]).sum())
-            untouched[index] = max(untouched[index], cost)
-    costs = np.repeat(untouched, problem.sizes[rows])
-    costs = np.append(-np.sort(-costs), 0.0)
-    used = mask_columns(int(np.bitwise_or.reduce([d.mask for d in problem.demands])))
-    touched = np.arange(len(costs)) * problem.prices[used].min()
-    # The cells of failing rows may themselves be a donor's: take the larger cost, not the sum.
-    return float(np.maximum(touched, costs).min())
-
-
-def touched_columns(codes: Codes, released: Codes) -> Integers:
-    """Return the columns that were blanked in each row, as masks, int64 (n,)."""
-    return present_masks(codes) & ~present_masks(released)
