@@ -91,7 +91,8 @@ class _FailingRows:
         """Return the prices of what each combination and mask serves, float64 (u, masks)."""
         n_combos, n_masks = len(self._differences), len(self._costs)
         weights = np.broadcast_to(self._prices, self._differences.shape).ravel()
-        served = np.bincount(self._bins, weights, n_combos * n_masks).reshape(n_combos, n_masks)
+        totals = np.bincount(self._bins, weights, n_combos * n_masks)
+        served = totals.astype(np.float64).reshape(n_combos, n_masks)
         served[:, 0] = 0.0
         for column in range(n_masks.bit_length() - 1):
             view = served.reshape(n_combos, -1, 2, 1 << column)

@@ -33,8 +33,8 @@ from dbanon.extensions.survey.suppression_problem import (
 
 # The most pairs of a combination and a mask in a block.
 _MAX_PAIRS = 4_000_000
-# The most rounds of the improvement step, and its work in pairs.
-_MAX_ROUNDS, _MAX_WORK = 500, 300_000_000
+# The most rounds of the improvement step in all, and without an improvement, and its work in pairs.
+_MAX_ROUNDS, _MAX_IDLE_ROUNDS, _MAX_WORK = 2_000, 100, 1_000_000_000
 # Rows that can join a class: the cost of each, their combination and mask, and the new mask.
 _Donor = tuple[float, tuple[int, int], int]
 
@@ -84,9 +84,12 @@ def _search_block(problem: Problem, bound: float, deadline: float) -> Plan:
     state.repair()
     state.move_to_cheaper_classes()
     work_per_round = 10 * state.patterns[0].size
-    best = state.plan()
+    best, n_idle_rounds = state.plan(), 0
     for _ in range(min(_MAX_ROUNDS, _MAX_WORK // work_per_round)):
         if problem.cost(best) <= bound or time.monotonic() > deadline:
+            break
+        n_idle_rounds += 1
+        if n_idle_rounds > _MAX_IDLE_ROUNDS:
             break
         for key, n in state.choose_neighbouring_rows(best, rng):
             state.add(key, -n)
@@ -95,6 +98,8 @@ def _search_block(problem: Problem, bound: float, deadline: float) -> Plan:
         state.move_to_cheaper_classes()
         candidate = state.plan()
         if problem.cost(candidate) <= problem.cost(best):
+            if problem.cost(candidate) < problem.cost(best):
+                n_idle_rounds = 0
             best = candidate
         else:
             state.assign(best)
@@ -324,12 +329,11 @@ class _DemandRepair:
 
     def _list_donors(self, patterns: Integers, level: float) -> dict[int, list[_Donor]]:
         """List the rows of classes of more than k that can join others, by pattern."""
-        is_wanted = np.zeros(len(self._stock), np.bool_)
-        is_wanted[patterns] = True
+        is_target = np.zeros(len(self._stock), np.bool_)
+        is_target[patterns] = True
         keys = np.array(list(self._table.rows), np.int64).reshape(-1, 2)
         keys = keys[self._stock[self._patterns[keys[:, 0], keys[:, 1]]] > self._k]
-        wanted = is_wanted[self._patterns[keys[:, 0]]]
-        row, option = np.nonzero(wanted)
+        row, option = np.nonzero(is_target[self._patterns[keys[:, 0]]])
         combo, index = keys[row].T
         costs = self._costs[combo, option] - self._costs[combo, index]
         usable = self._is_option(index, option) & (costs <= level + 1e-9)
@@ -346,7 +350,8 @@ class _DemandRepair:
     def _is_option(self, index: Integers, option: Integers) -> NDArray[np.bool_]:
         """Return whether masks, by index, add only columns of the demand to others."""
         old, new = self._table.masks[index], self._table.masks[option]
-        return (old & ~new == 0) & (new & ~old & ~self._demand_mask == 0)
+        is_option: NDArray[np.bool_] = (old & ~new == 0) & (new & ~old & ~self._demand_mask == 0)
+        return is_option
 
     def _price_class(
         self, members: Integers, donors: dict[int, list[_Donor]]

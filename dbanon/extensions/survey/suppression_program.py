@@ -35,8 +35,10 @@ from dbanon.extensions.survey.suppression_problem import (
     row_ids,
 )
 
-# The most variables, and the most coefficients, for which a program is attempted.
-MAX_VARIABLES, _MAX_COEFFICIENTS = 4_000, 2_000_000
+# The most variables for which a program is attempted, and the most coefficients that it may get.
+# Each constraint of the wildcard program has up to all variables.
+_MAX_WILDCARD_VARIABLES, _MAX_CATEGORY_VARIABLES = 4_000, 60_000
+_MAX_COEFFICIENTS = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,16 @@ class _PlanProgram:
         return plan, bound
 
 
+def _list_keys(problem: Problem) -> list[tuple[int, int]]:
+    """List each combination with each mask of its values, 0 included."""
+    return [
+        (combo, mask)
+        for combo, present in enumerate(problem.present.tolist())
+        for mask in problem.masks_by_cost
+        if mask & ~present == 0
+    ]
+
+
 def solve_wildcard_plan(problem: Problem, max_cost: float, deadline: float) -> ProgramResult:
     """Find an optimal plan if missing cells agree with every value.
 
@@ -161,14 +173,9 @@ def solve_wildcard_plan(problem: Problem, max_cost: float, deadline: float) -> P
     max_cost : the cost of a feasible plan.
     deadline : the time limit, in seconds of the monotonic clock.
     """
-    keys = [
-        (combo, mask)
-        for combo, present in enumerate(problem.present.tolist())
-        for mask in problem.masks_by_cost
-        if mask & ~present == 0
-    ]
-    if len(keys) > MAX_VARIABLES:
+    if len(problem.combos) * len(problem.masks_by_cost) > _MAX_WILDCARD_VARIABLES:
         return ProgramResult(None, 0.0)
+    keys = _list_keys(problem)
     program = _PlanProgram(problem, keys, max_cost)
     differences = difference_masks(problem.combos, problem.combos)
     best_bound, seen = 0.0, set[tuple[int, int, Demand]]()
@@ -219,9 +226,9 @@ def solve_category_plan(problem: Problem, max_cost: float, deadline: float) -> P
 
     The parameters are those of ``solve_wildcard_plan``.
     """
-    keys, patterns = _supported_patterns(problem)
-    if len(keys) > MAX_VARIABLES:
+    if len(problem.combos) * len(problem.masks_by_cost) > _MAX_CATEGORY_VARIABLES:
         return ProgramResult(None, 0.0)
+    keys, patterns = _supported_patterns(problem)
     program = _PlanProgram(problem, keys, max_cost)
     best_bound = 0.0
     plan: Plan | None = {}
@@ -256,12 +263,7 @@ def _supported_patterns(problem: Problem) -> tuple[list[tuple[int, int]], list[I
     Also returns the pattern that each leaves of each demand's columns, by number. Those of mask 0
     are always listed, so that a plan can be counted.
     """
-    keys = [
-        (combo, mask)
-        for combo, present in enumerate(problem.present.tolist())
-        for mask in problem.masks_by_cost
-        if mask & ~present == 0
-    ]
+    keys = _list_keys(problem)
     combo = np.array([key[0] for key in keys], np.int64)
     mask = np.array([key[1] for key in keys], np.int64)
     codes = blank_columns(problem.combos[combo], mask)

@@ -31,8 +31,9 @@ from dbanon.extensions.survey.suppression_problem import (
 
 # The most donor candidates and failing rows that a greedy step compares.
 _MAX_CANDIDATES, _MAX_FAILING = 256, 2048
-# The most rounds of the improvement step, and its work in compared cells.
-_MAX_ROUNDS, _MAX_WORK = 200, 2_000_000_000
+# The most rounds of the improvement step in all, and without an improvement, and its work in
+# compared cells.
+_MAX_ROUNDS, _MAX_IDLE_ROUNDS, _MAX_WORK = 200, 50, 2_000_000_000
 # Restoring checks each blank cell against all released combinations.
 _MAX_RESTORE_WORK = 4_000_000_000
 
@@ -75,12 +76,18 @@ def search_wildcard_plan(
     plans = [own_plan, _cover(problem, own_masks, {}, rng, noise=0.0)]
     best = min((restore_cells(problem, plan, deadline) for plan in plans), key=problem.cost)
     work_per_round = 50 * problem.combos.size + 1
+    n_idle_rounds = 0
     for _ in range(min(_MAX_ROUNDS, _MAX_WORK // work_per_round)):
+        if n_idle_rounds > _MAX_IDLE_ROUNDS:
+            break
         if problem.cost(best) <= bound or time.monotonic() > deadline:
             break
         candidate = _cover(problem, own_masks, _remove_part(best, rng), rng, noise=0.3)
         candidate = restore_cells(problem, candidate, deadline)
+        n_idle_rounds += 1
         if problem.cost(candidate) <= problem.cost(best):
+            if problem.cost(candidate) < problem.cost(best):
+                n_idle_rounds = 0
             best = candidate
     return best
 
@@ -223,8 +230,8 @@ class _DonorTable:
         differences = self._differences[:, active]
         bins = differences + n_masks * np.arange(n_candidates)[:, None]
         weights = np.broadcast_to(self._weights[active], bins.shape)
-        served = np.bincount(bins.ravel(), weights.ravel(), n_candidates * n_masks)
-        served = served.reshape(n_candidates, n_masks)
+        totals = np.bincount(bins.ravel(), weights.ravel(), n_candidates * n_masks)
+        served = totals.astype(np.float64).reshape(n_candidates, n_masks)
         served[:, 0] = 0.0  # These agree already.
         served[self._copies == 0] = 0.0
         for column in range(len(self._problem.prices)):
