@@ -34,7 +34,7 @@ from dbanon.extensions.survey.suppression_problem import (
 # The most pairs of a combination and a mask in a block.
 _MAX_PAIRS = 4_000_000
 # The most rounds of the improvement step in all, and without an improvement, and its work in pairs.
-_MAX_ROUNDS, _MAX_IDLE_ROUNDS, _MAX_WORK = 2_000, 100, 1_000_000_000
+_MAX_ROUNDS, _MAX_IDLE_ROUNDS, _MAX_WORK = 2_000, 200, 1_000_000_000
 # Rows that can join a class: the cost of each, their combination and mask, and the new mask.
 _Donor = tuple[float, tuple[int, int], int]
 
@@ -313,8 +313,10 @@ class _DemandRepair:
             return
         donors = self._list_donors(self._pattern[entries[starts]], level)
         offers: list[tuple[float, int]] = []
-        for group, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-            cost_per_row, chosen = self._price_class(entries[start:end], donors)
+        patterns = self._pattern[entries[starts]].tolist()
+        for group in [group for group, pattern in enumerate(patterns) if pattern in donors]:
+            members = entries[starts[group] : ends[group]]
+            cost_per_row, chosen = self._price_class(members, donors)
             if chosen and cost_per_row <= next_level:
                 offers.append((cost_per_row, group))
         for _, group in sorted(offers):
