@@ -698,6 +698,41 @@ class MixedLinkage(Kernel):
     def weights(self) -> npt.NDArray[np.int64]:
         """The total weight of all nearest boxes, (n,). RuntimeError before the last step."""
 
+class Suda(Kernel):
+    """The minimal sample uniques of up to ``max_size`` keys, by SUDA's definition.
+
+    codes: int32 (n, m), from 0 to below n, or -1 where a value is missing; 1 to 27 keys. A missing
+    value equals no other and is in no MSU. max_size: 1 to m. seconds: stop when the time is up,
+    with all MSUs of the sizes whose search ended; 0 for no limit. Labels are the number of keys of
+    a record's smallest MSU, 0 without one. Invalid arguments raise ValueError.
+    """
+
+    def __init__(
+        self, codes: npt.NDArray[np.int32], max_size: int, seconds: float = 0.0
+    ) -> None: ...
+    @property
+    def searched_size(self) -> int:
+        """The size up to which the search ended; RuntimeError before the last step."""
+
+    @property
+    def n_unique(self) -> int:
+        """The number of records that equal no other on all keys; RuntimeError before the last step.
+
+        Here a missing value equals a missing value.
+        """
+
+    @property
+    def n_paired(self) -> int:
+        """Likewise the number of records that equal exactly one other."""
+
+    def msu_records(self) -> npt.NDArray[np.int32]:
+        """The record of each MSU, (u,), ascending. RuntimeError before the last step."""
+
+    def msu_keys(self) -> npt.NDArray[np.uint32]:
+        """The keys of each MSU, (u,): bit j is set for key j; of a record the smaller sets first,
+        then the smaller number. RuntimeError before the last step.
+        """
+
 class CopyDrain:
     """Concatenated rows of a COPY … TO STDOUT (FORMAT binary) from libpq.
 

@@ -75,5 +75,7 @@ void bind_labels(nb::module_& m);
 void bind_sums(nb::module_& m);
 // Splitting and joining rows of COPY.
 void bind_rows(nb::module_& m);
+// Minimal sample uniques.
+void bind_suda(nb::module_& m);
 
 }  // namespace dbanon
