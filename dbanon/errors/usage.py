@@ -319,9 +319,15 @@ class JobFileInvalid(_ErrorWithProblems):
     Attributes
     ----------
     problems : all problems of the file; ``str`` converts each to a line with its place in the file.
+    subject, advice : what the file is, in messages, and where its form is described.
     """
 
     code = "job_file"
+    subject = "job file"
+    advice = (
+        "See docs/jobs.md. dbanon schema prints the JSON Schema that editors use to check a job"
+        " file."
+    )
 
     @classmethod
     def of(cls, file: object, problems: Iterable[object]) -> JobFileInvalid:
@@ -329,14 +335,24 @@ class JobFileInvalid(_ErrorWithProblems):
         all_problems = tuple(problems)
         count_text = "1 problem" if len(all_problems) == 1 else f"{len(all_problems)} problems"
         return cls(
-            f"The job file {file} has {count_text}.",
+            f"The {cls.subject} {file} has {count_text}.",
             detail="\n".join(map(str, all_problems)),
-            hint=(
-                "See docs/jobs.md. dbanon schema prints the JSON Schema that editors use to check"
-                " a job file."
-            ),
+            hint=cls.advice,
             problems=all_problems,
         )
+
+
+class AnalysesInvalid(JobFileInvalid):
+    """A file of analyses is not valid.
+
+    Attributes
+    ----------
+    problems : all problems of the file, as those of a job file.
+    """
+
+    code = "analyses_invalid"
+    subject = "file of analyses"
+    advice = "See docs/evaluation.md#what-readers-will-compute."
 
 
 class FormulaInText(UsageError):
