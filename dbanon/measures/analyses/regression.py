@@ -145,9 +145,7 @@ def _solve_linear(
     bread = np.linalg.inv(design.T @ (design * weights[:, None]))
     # Solve by the design itself, which is less rounded than by its square.
     roots = np.sqrt(weights)
-    coefficients: NDArray[np.float64] = np.linalg.lstsq(
-        design * roots[:, None], outcome * roots, rcond=None
-    )[0]
+    coefficients = np.linalg.lstsq(design * roots[:, None], outcome * roots, rcond=None)[0]
     return coefficients.astype(np.float64), bread.astype(np.float64)
 
 
