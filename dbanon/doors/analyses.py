@@ -76,7 +76,7 @@ def compare_analyses(
     if not isinstance(original, str) or not isinstance(released, str):
         raise InvalidParameter(
             "With a database, original and released are names of tables.",
-            hint='Name both, as in "app.people", or leave out `database` to compare data frames.',
+            hint='Name both, as in "app.people", or leave out database to compare data frames.',
         )
     from dbanon.run.compare_analyses import compare_relations
     from dbanon.run.open import open_store

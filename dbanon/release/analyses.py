@@ -340,14 +340,14 @@ def _find_event(analysis: Analysis, original: _Table) -> int | None:
             raise InvalidParameter(
                 f'Column "{analysis.column}" does not hold the event of the {analysis.model}'
                 " regression.",
-                hint="Write `event` as the value is written in the column.",
+                hint="Write event as the value is written in the column.",
             )
         return column.labels.index(analysis.event)
     if len(column.labels) != 2:
         raise InvalidParameter(
             f'Column "{analysis.column}" has {len(column.labels)} values; a logistic regression'
             " explains one of two.",
-            hint="Name the value that it explains in the file of analyses, as in event: yes.",
+            hint='Name the value that it explains among the analyses, as in event: "yes".',
         )
     return 1
 
@@ -370,8 +370,8 @@ def _read_outcome(analysis: Analysis, table: _Table, event: int | None) -> NDArr
     ):
         raise UnsupportedType(
             f'Column "{analysis.column}" holds numbers other than 0 and 1.',
-            hint="Name the value that the logistic regression explains in the file of analyses, as"
-            ' in event: "2".',
+            hint="Name the value whose probability it explains among the analyses, as in"
+            ' event: "2".',
         )
     return outcome
 
