@@ -319,25 +319,32 @@ class JobFileInvalid(_ErrorWithProblems):
     Attributes
     ----------
     problems : all problems of the file; ``str`` converts each to a line with its place in the file.
-    subject, advice : what the file is, in messages, and where its form is described.
+    subject : what the file is, in messages.
     """
 
     code = "job_file"
     subject = "job file"
-    advice = (
-        "See docs/jobs.md. dbanon schema prints the JSON Schema that editors use to check a job"
-        " file."
-    )
 
     @classmethod
     def of(cls, file: object, problems: Iterable[object]) -> JobFileInvalid:
         """Build the error for a file with these problems."""
+        return cls._list_problems(
+            file,
+            problems,
+            hint=(
+                "See docs/jobs.md. dbanon schema prints the JSON Schema that editors use to check"
+                " a job file."
+            ),
+        )
+
+    @classmethod
+    def _list_problems(cls, file: object, problems: Iterable[object], hint: str) -> JobFileInvalid:
         all_problems = tuple(problems)
         count_text = "1 problem" if len(all_problems) == 1 else f"{len(all_problems)} problems"
         return cls(
             f"The {cls.subject} {file} has {count_text}.",
             detail="\n".join(map(str, all_problems)),
-            hint=cls.advice,
+            hint=hint,
             problems=all_problems,
         )
 
@@ -352,7 +359,15 @@ class AnalysesInvalid(JobFileInvalid):
 
     code = "analyses_invalid"
     subject = "file of analyses"
-    advice = "See docs/evaluation.md#what-readers-will-compute."
+
+    @classmethod
+    def of(cls, file: object, problems: Iterable[object]) -> JobFileInvalid:
+        """Build the error for a file with these problems."""
+        return cls._list_problems(
+            file,
+            problems,
+            hint="See docs/evaluation.md#what-readers-will-compute for the keys of each analysis.",
+        )
 
 
 class FormulaInText(UsageError):
