@@ -57,11 +57,16 @@ class ColumnValues:
         """Return the m distinct values, ascending, and each row's index, int32 (n,); -1 if NULL."""
         codes = np.full(len(self.values), -1, np.int32)
         present = self.values[~self.missing]
-        values, inverse = np.unique(
-            present if self.are_numbers else present.astype(str), return_inverse=True
-        )
-        codes[~self.missing] = inverse.reshape(-1)
-        return values, codes
+        if self.are_numbers:
+            values, inverse = np.unique(present, return_inverse=True)
+            codes[~self.missing] = inverse.reshape(-1)
+            return values, codes
+        # numpy would sort all texts, which takes much longer.
+        texts = present.tolist()
+        distinct_texts = sorted(set(texts))
+        index_of = {text: index for index, text in enumerate(distinct_texts)}
+        codes[~self.missing] = [index_of[text] for text in texts]
+        return np.array(distinct_texts, object), codes
 
 
 @dataclass(frozen=True, eq=False)

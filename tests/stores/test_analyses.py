@@ -14,7 +14,7 @@ from click.testing import CliRunner
 import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.errors import ColumnNotFound, DbanonError, HierarchyNotFound, TableNotFound
-from tests.stores.databases import ALL_NAMES, Database
+from tests.stores.databases import ALL_NAMES, Database, PostgresqlDatabase
 
 DATABASES = ALL_NAMES
 TREE = {"tree": {"*": {"north": ["n1", "n2"], "south": ["s1", "s2"]}}}
@@ -115,17 +115,43 @@ def test_a_database_gives_the_figures_of_frames(database: Database, intervals: s
     assert rows["total of income"] == (120, in_database.released_rows)
 
 
+def test_ranges_of_postgresql_are_intervals(postgresql: PostgresqlDatabase) -> None:
+    load_survey(postgresql, intervals="range")
+    postgresql.anonymize(
+        output="release.texts",
+        quasi_identifiers=["age", "region"],
+        keep=["income"],
+        method="gaa_cp",
+        nulls="merge",
+        max_suppression=None,
+        hierarchies={"region": TREE},
+        releases="independent",
+    )
+    figures_of = [
+        figures(
+            dbanon.compare_analyses(
+                "people",
+                f"release.{name}",
+                [{"mean": "age"}, {"quantiles": "age"}],
+                database=postgresql.url,
+            )
+        )
+        for name in ("people", "texts")
+    ]
+    assert figures_of[0] == pytest.approx(figures_of[1], nan_ok=True)
+
+
 def test_nothing_is_written_and_reports_stay_as_they_are(database: Database) -> None:
     load_survey(database, evaluate=True)
     before = database.state()
     [release] = dbanon.releases(database.url)
-    shown = dbanon.show(database.url, release.release_id)
+    entry = dbanon.show(database.url, release.release_id)
     dbanon.compare_analyses(
         "people", "release.people", REQUEST, database=database.url, hierarchies={"region": TREE}
     )
     assert database.state() == before
-    assert dbanon.show(database.url, release.release_id) == shown
-    assert "analyses" not in json.dumps(shown, default=str)
+    assert dbanon.show(database.url, release.release_id) == entry
+    assert "analyses" not in json.dumps(entry, default=str)
 
 
 def test_hierarchies_can_be_stored_ones(database: Database) -> None:

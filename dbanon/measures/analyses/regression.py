@@ -142,11 +142,12 @@ def _solve_linear(
     design: NDArray[np.float64], outcome: NDArray[np.float64], weights: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the coefficients, float64 (r,), and the inverse of sum(w x xᵀ), float64 (r, r)."""
-    bread = np.linalg.inv(design.T @ (design * weights[:, None]))
-    # Solve by the design itself, which is less rounded than by its square.
-    roots = np.sqrt(weights)
-    coefficients = np.linalg.lstsq(design * roots[:, None], outcome * roots, rcond=None)[0]
-    return coefficients.astype(np.float64), bread.astype(np.float64)
+    weighted = design * weights[:, None]
+    bread = np.linalg.inv(design.T @ weighted).astype(np.float64)
+    coefficients = bread @ (weighted.T @ outcome)
+    # Solve again for the residuals, which removes the rounding errors of the first solution.
+    coefficients = coefficients + bread @ (weighted.T @ (outcome - design @ coefficients))
+    return coefficients, bread
 
 
 def _solve_logistic(

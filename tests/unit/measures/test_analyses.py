@@ -73,9 +73,9 @@ def test_estimates_equal_their_references(seed):
     assert estimate_gini(income, weights).value == pytest.approx(reference.gini(rows, "income"))
     probabilities = (0.01, 0.1, 0.25, 1 / 3, 0.5, 0.75, 0.9, 0.999)
     for values, name in ((income, "income"), (array(rows, "age"), "age")):
-        found = estimate_quantiles(values, weights, probabilities)
+        estimates = estimate_quantiles(values, weights, probabilities)
         expected = [reference.quantile(rows, name, p) for p in probabilities]
-        assert [each.value for each in found] == pytest.approx(expected, rel=1e-15)
+        assert [each.value for each in estimates] == pytest.approx(expected, rel=1e-15)
 
 
 def test_a_sample_without_weights_has_the_usual_errors():
@@ -247,12 +247,16 @@ def test_columns_that_determine_each_other_have_no_coefficients():
     doubled = np.column_stack([design, 2 * design[:, 2], np.full(len(design), 7.0)])
     outcome = rng.normal(size=len(design))
     fit = fit_regression(doubled, outcome, weights, is_logistic=False)
-    alone = fit_regression(design, outcome, weights, is_logistic=False)
+    expected = fit_regression(design, outcome, weights, is_logistic=False)
     for position in (2, 4, 5):
         assert fit.coefficients[position] == Estimate(None)
     for position in (0, 1, 3):
-        assert fit.coefficients[position].value == pytest.approx(alone.coefficients[position].value)
-        assert fit.coefficients[position].error == pytest.approx(alone.coefficients[position].error)
+        assert fit.coefficients[position].value == pytest.approx(
+            expected.coefficients[position].value
+        )
+        assert fit.coefficients[position].error == pytest.approx(
+            expected.coefficients[position].error
+        )
 
 
 def test_a_separated_outcome_has_no_finite_solution():
