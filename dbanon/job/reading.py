@@ -191,7 +191,7 @@ class Reading:
             " values all have one. codes: the numbers in the file.",
             choices=(TEXT_LABELS, CODES),
             available_in_sql=False,
-            docs_page="jobs.md#files-of-spss-stata-and-sas",
+            docs_page="jobs.md#files-of-statistics-programs",
         ),
     ] = TEXT_LABELS
     foreign_files: Annotated[
