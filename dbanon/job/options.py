@@ -254,7 +254,8 @@ class JobOptions(PolicyOptions, ReadingOptions, total=False):
     # A new directory for this run, to which values and data that exceeds the database's memory are
     # spilled; for jobs in blocks.
     spill: str | None
-    # Also write the release to a .parquet or .csv file, and count it again in the file.
+    # Also write the release to a .parquet, .csv, .sav, .dta or .xpt file, and count it again in the
+    # file.
     exports: Sequence[Export | str | Mapping[str, Any]]
     # Longest time for the run, in seconds.
     time_limit: float | None

@@ -6,6 +6,7 @@ numbers without decimals become integers. Values that the file declares missing 
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +33,7 @@ _MAX_WHOLE_FLOAT = 2.0**53
 
 @contextmanager
 def open_as_parquet(
-    file: BinaryIO, name: str, memory_bytes: int, *, reads_labels: bool
+    file: BinaryIO, name: str, memory_bytes: float = math.inf, *, reads_labels: bool = True
 ) -> Iterator[BinaryIO]:
     """Yield the rows of a file as Parquet in memory.
 
@@ -67,7 +68,7 @@ def open_as_parquet(
 
 
 def _read_table(
-    file: BinaryIO, name: str, memory_bytes: int
+    file: BinaryIO, name: str, memory_bytes: float
 ) -> tuple[pa.Table, Mapping[str, Mapping[object, str]]]:
     """Read all rows; returns them, and the label of each value by column.
 
