@@ -42,6 +42,7 @@ OF_RUNS = ("accept", "accept_counts", "accept_types", "skip_unchanged")
 OF_CHAINS = ("accept_turnover", "kept", "max_exposed", "outputs")
 OF_EVALUATIONS = {
     *inspect.signature(dbanon.advise).parameters,
+    *inspect.signature(dbanon.disclosure_risk).parameters,
     *inspect.signature(dbanon.evaluate).parameters,
     *inspect.signature(dbanon.evaluate_release).parameters,
 }

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
-from dbanon.data.extension import Extension
+from dbanon.data.extension import Command, Extension
 
-EXTENSION = Extension("survey")
+EXTENSION = Extension(
+    "survey",
+    commands={
+        "risk": Command(
+            "dbanon.extensions.survey.command:risk",
+            "Measure the disclosure risk of a sample: how likely its records lead to their"
+            " persons.",
+        )
+    },
+)

@@ -202,7 +202,7 @@ def _list_possible_cells(levels: Codes) -> Codes:
 def _too_many_cells_error() -> InvalidParameter:
     return InvalidParameter(
         f"The table of all keys has more than {_MAX_CELLS} possible cells.",
-        hint='Pass fewer keys, keys with fewer values, or `model="main_effects"`.',
+        hint="Choose main effects (`log_linear`), or columns with fewer values.",
     )
 
 
