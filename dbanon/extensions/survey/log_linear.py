@@ -110,7 +110,7 @@ def assess_sample_uniques(
     require_population_size(population_size, len(codes))
     if model not in get_args(Model):
         raise InvalidParameter(
-            "model must be main_effects or two_way.", hint='Pass `model="main_effects"`.'
+            "model must be main_effects or two_way.", hint="Choose main effects."
         )
     levels = np.column_stack(
         [np.unique(key, return_inverse=True)[1].astype(np.int32) for key in codes.T]
