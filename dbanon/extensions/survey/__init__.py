@@ -13,4 +13,6 @@ EXTENSION = Extension(
             " persons.",
         )
     },
+    # The SQL function of the same name looks it up.
+    runners={"sample_risk": "dbanon.extensions.survey.plpython:RUNNER"},
 )
