@@ -96,11 +96,12 @@ def test_it_reads_with_the_callers_rights(
     try:
         run_sql("GRANT dbanon_runner TO measured")
         run_sql("GRANT USAGE ON SCHEMA app TO measured")
-        run_sql("GRANT SELECT (age, region) ON app.people TO measured")
+        run_sql("GRANT SELECT (id, age, region) ON app.people TO measured")
         with connect() as connection:
             connection.execute("SET ROLE measured")
             [(count,)] = connection.execute(
-                "SELECT value FROM dbanon.disclosure_risk('app.people', '{age,region}') LIMIT 1"
+                "SELECT value FROM dbanon.disclosure_risk('app.people', '{age,region}',"
+                ' \'{"key": ["id"]}\') LIMIT 1'
             )
             assert count == 120
             for names, options in (

@@ -165,7 +165,7 @@ def assess_sample(
 
 
 class _Assessment:
-    """A sample with what is known of its population.
+    """A sample, and its population as far as it is known.
 
     Attributes
     ----------
@@ -202,7 +202,7 @@ class _Assessment:
         """The number of persons in the population, if there are others than those of the sample."""
         n = len(self._sample.codes)
         size = self.population_size
-        # Weights that are scaled to a mean of 1 add up to the number of records but for rounding.
+        # Weights that are scaled to a mean of 1 add up to about n, because of rounding.
         return None if size is None or size <= n * (1 + 1e-9) else size
 
     def measure(self, columns: list[int]) -> tuple[Frequencies, Floats]:

@@ -97,16 +97,7 @@ def disclosure_risk(
     DbanonError : an option is not allowed, or the table cannot be read.
     """
     is_in_memory = is_table_in_memory(data)
-    if is_in_memory == (table is not None):
-        raise InvalidParameter(
-            "A data frame has no table." if is_in_memory else "The table is missing.",
-            hint="Give a database with a table, or a data frame alone.",
-        )
-    if not is_in_memory and not isinstance(population, (str, NoneType)):
-        raise InvalidParameter(
-            "The population of a table must be a table of the same database.",
-            hint="Give its name, or give both tables as data frames.",
-        )
+    _require_tables(table, population, is_in_memory=is_in_memory)
     request = build_options(
         RiskRequest,
         {
@@ -153,6 +144,25 @@ def disclosure_risk(
     if list_path is not None:
         write_record_list(list_path, tables[0], request.quasi_identifiers, record_risks)
     return result
+
+
+def _require_tables(table: str | None, population: object, *, is_in_memory: bool) -> None:
+    """Check that sample and population are both in a database, or both in memory.
+
+    Raises
+    ------
+    InvalidParameter : they are not, or the name of the table is missing.
+    """
+    if is_in_memory == (table is not None):
+        raise InvalidParameter(
+            "A data frame has no table." if is_in_memory else "The table is missing.",
+            hint="Give a database with a table, or a data frame alone.",
+        )
+    if not is_in_memory and not isinstance(population, (str, NoneType)):
+        raise InvalidParameter(
+            "The population of a table must be a table of the same database.",
+            hint="Give its name, or give both tables as data frames.",
+        )
 
 
 # If pandas is missing, the error names the extra that installs it.
