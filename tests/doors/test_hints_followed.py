@@ -23,6 +23,7 @@ from tests.doors.hint_list import text_of
 from tests.doors.hint_steps import CSV, OPEN, PEOPLE, Steps, World, csv, frame, hint_of
 from tests.doors.hints_commands import COMMANDS, FILES
 from tests.doors.hints_frames import FRAMES
+from tests.doors.hints_survey import SURVEYS
 
 _N = 120
 _RNG = np.random.default_rng(1)
@@ -210,7 +211,9 @@ def world(folder: Path) -> World:
     return world
 
 
-@pytest.mark.parametrize("steps", [*COMMANDS, *FILES, *FRAMES], ids=lambda steps: steps.hint[:40])
+@pytest.mark.parametrize(
+    "steps", [*COMMANDS, *FILES, *FRAMES, *SURVEYS], ids=lambda steps: steps.hint[:40]
+)
 def test_a_hint_in_words_can_be_followed(steps: Steps, world: World) -> None:
     text = text_of(steps.hint)
     with warnings.catch_warnings():
