@@ -269,10 +269,12 @@ def plan(
         for name in guarantee.entity_columns
     ]
     guarantee.check_method(find_method(job.policy.method))
-    require_kinds(job.policy, attributes)
+    described_columns = {*job.policy.hierarchies, *job.hierarchies, *job.policy.steps}
+    coded_attributes = job.policy.coding.code_attributes(attributes, described_columns)
+    require_kinds(job.policy, coded_attributes)
     require_evaluation(job.policy)
     if target is not None and job.policy.intervals == RANGE:
-        _require_ranges(job, target, attributes)
+        _require_ranges(job, target, coded_attributes)
     names = list(
         dict.fromkeys(
             [*job.named_columns, *guarantee.counted_columns, *job.columns_with_expectations]
