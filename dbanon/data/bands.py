@@ -95,33 +95,48 @@ class Bands:
 
     def is_label(self, text: str) -> bool:
         """Whether a text is the label of one band, or of several neighbors."""
-        starts, ends = self._start_texts, self._end_texts
+        return self.parse_label(text) is not None
+
+    def parse_label(self, text: str) -> tuple[int, int] | None:
+        """The ranks of the first and the last band of a label; None if it is no label."""
+        top_rank = self.n_bands - 1
         if text == _ANY:
-            return self.open_below and self.open_above
+            return (0, top_rank) if self.open_below and self.open_above else None
         if text.startswith("<"):
-            return self.open_below and text[1:] in starts
+            border = self._border_of_text.get(text[1:])
+            # The band below a border has the border's position as its rank.
+            return None if border is None or not self.open_below else (0, border)
         if text.endswith("+"):
-            return self.open_above and text[:-1] in starts
-        if text in starts and self.is_integral:
-            return ends.get(text) == starts[text]
-        if self.is_integral:
-            low, _, high = text.partition(" to " if text.startswith("-") else "-")
-        elif text.startswith("[") and text.endswith(")"):
-            low, _, high = text[1:-1].partition(", ")
-        else:
-            return False
-        return low in starts and high in ends and starts[low] < ends[high] + self.is_integral
+            border = self._border_of_text.get(text[:-1])
+            if not self.open_above or border is None:
+                return None
+            return border + self.open_below, top_rank
+        low_text, high_text = text, text
+        if not self.is_integral:
+            if not (text.startswith("[") and text.endswith(")")):
+                return None
+            low_text, _, high_text = text[1:-1].partition(", ")
+        elif text not in self._border_of_text or text not in self._end_of_text:
+            low_text, _, high_text = text.partition(" to " if text.startswith("-") else "-")
+        start, end = self._border_of_text.get(low_text), self._end_of_text.get(high_text)
+        if start is None or end is None or start >= end:
+            return None
+        first, last = start + self.open_below, end - 1 + self.open_below
+        # A label is written in one way only.
+        return (first, last) if self.label(first, last) == text else None
 
     @cached_property
-    def _start_texts(self) -> dict[str, float]:
-        """The borders by text."""
-        return {_format(border): border for border in self.borders}
+    def _border_of_text(self) -> dict[str, int]:
+        """The position of each border, by its text."""
+        return {_format(border): position for position, border in enumerate(self.borders)}
 
     @cached_property
-    def _end_texts(self) -> dict[str, float]:
-        """The ends of closed ranges by text: the last number, or the border above."""
-        last_numbers = [border - self.is_integral for border in self.borders[1:]]
-        return {_format(number): number for number in last_numbers}
+    def _end_of_text(self) -> dict[str, int]:
+        """The position of the border above closed bands, by the text of their end in a label."""
+        return {
+            _format(border - self.is_integral): position
+            for position, border in enumerate(self.borders)
+        }
 
 
 def consecutive_bands(

@@ -126,13 +126,13 @@ class Coding:
                 raise UnsupportedType(
                     f'Column "{name}" of type {attribute.sql_type or "text"} does not hold numbers,'
                     f" which {self._options_of(name)} needs.",
-                    hint="Make it a number in a view, such as the year of a date. Text becomes"
-                    " coarser by a hierarchy: `hierarchies`.",
+                    hint="Make it a number in a view, such as the year of a date, or generalize it"
+                    " by a hierarchy: `hierarchies`.",
                 )
             if name in described_columns:
                 raise InvalidParameter(
                     f'Column "{name}" is coded, and also has a hierarchy or a step.',
-                    hint=f"Leave one out: {self._options_of(name)}, or `hierarchies` and `steps`.",
+                    hint="Leave out its coding, or its hierarchy and step.",
                 )
             if attribute.kind is Kind.INTEGER and has_fraction(self._thresholds_of(name)):
                 raise _fraction_error(name, self._options_of(name))
@@ -223,5 +223,5 @@ def _fraction_error(name: str, options: str) -> InvalidParameter:
     """Build the error for a threshold with a fraction, of a column of whole numbers."""
     return InvalidParameter(
         f'Column "{name}" holds whole numbers, and a number of {options} has a fraction.',
-        hint=f"Name whole numbers in {options}.",
+        hint="Name whole numbers.",
     )

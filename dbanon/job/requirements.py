@@ -108,7 +108,8 @@ def require_chain_options(
         raise InvalidParameter(
             f'A chain compares the values of its releases, and column "{coded_columns[0]}" is'
             " coded.",
-            hint="Leave out `top`, `bottom` and `recode`, and code the column in a view.",
+            hint="Leave out `top`, `bottom` and `recode`, or release without a chain. A view may"
+            " have the coded values.",
         )
     if policy.options.get("suppression"):
         raise InvalidParameter(

@@ -89,6 +89,5 @@ def _require_k_in_open_bands(
             raise TooFewRecords(
                 f'Fewer than {k} {units} of column "{attribute.name}" are in the coded band'
                 f" {bands.label(band, band)}.",
-                hint="Move its threshold in `top`, `bottom` or `recode`, so that it has more of"
-                " them, or none.",
+                hint="Move its threshold, so that k or more are beyond it, or none.",
             )

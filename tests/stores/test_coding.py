@@ -185,7 +185,7 @@ def test_spilled_jobs_and_chains_refuse_coding(database: Database, tmp_path: Any
         top={"height": 190},
         **names,
     )
-    assert "in a view" in str(error.hint)
+    assert "without a chain" in str(error.hint)
 
 
 def test_to_another_database(database: Database, make_database: Any) -> None:

@@ -201,6 +201,37 @@ def test_evaluations_measure_the_coded_values() -> None:
     assert report.arguments["recode"] == {"age": [1000]}
 
 
+@pytest.mark.parametrize("method", ["mdav", "gaa_cp", "full_domain"])
+def test_an_evaluation_of_the_originals_includes_what_coding_lost(method: str) -> None:
+    frame = survey()[["age"]]
+    released, report = dbanon.anonymize_frame(
+        frame,
+        quasi_identifiers=["age"],
+        k=25,
+        method=method,
+        recoding="generalization",
+        recode={"age": BORDERS},
+        evaluate=True,
+    )
+    assert report.evaluation is not None
+    coded_loss = report.evaluation["losses"]["label_loss"]
+    figure = report.evaluate(frame).to_dict()["losses"]["label_loss"]
+    # The widths of the labels in years, in plain code.
+    least, most = frame["age"].min(), frame["age"].max()
+    widths = []
+    for label in released["age"]:
+        low, high = (least, most) if label == "*" else (0, 0)
+        if label.startswith("<"):
+            low, high = least, int(label[1:]) - 1
+        elif label.endswith("+"):
+            low, high = int(label[:-1]), most
+        elif "-" in label:
+            low, high = map(int, label.split("-"))
+        widths.append((high - low) / (most - least))
+    assert figure == pytest.approx(np.mean(widths))
+    assert figure > coded_loss
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
