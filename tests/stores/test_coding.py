@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -194,6 +195,35 @@ def test_to_another_database(database: Database, make_database: Any) -> None:
     options: dict[str, Any] = {"recode": RECODE, "nulls": "category"}
     database.anonymize(quasi_identifiers=NAMES, target=other.url, **options)
     assert released(other) == of_frame(frame, **options)
+
+
+def test_a_job_file_its_plan_and_its_refresh(database: Database, tmp_path: Path) -> None:
+    frame = load(database)
+    job = {
+        "name": "survey",
+        "table": "people",
+        "on_new_column": "drop",
+        "columns": {name: {"role": "quasi_identifier"} for name in NAMES},
+        "k": 3,
+        "nulls": "category",
+        "top": {"height": 190},
+        "bottom": {"height": 160},
+        "recode": RECODE,
+        "output": {"table": "release.people"},
+    }
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        json.dumps({"version": 1, "source": {"url": database.url}, "jobs": [job]}), encoding="utf-8"
+    )
+    for command in ("check", "plan", "run"):
+        result = CliRunner().invoke(main, [command, str(path), "--allow-inline-password"])
+        assert result.exit_code == 0, result.output
+    options = {name: job[name] for name in ("top", "bottom", "recode", "nulls")}
+    expected = of_frame(frame, **options)
+    assert released(database) == expected
+    # A release is made again from the ledger's entry.
+    dbanon.refresh(database.url, "release.people")
+    assert released(database) == expected
 
 
 def test_the_command_line(database: Database) -> None:

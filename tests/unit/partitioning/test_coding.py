@@ -88,6 +88,34 @@ def test_every_method_makes_the_release_of_coded_values(method: str) -> None:
     assert texts(released, ["age", "rooms"]) == texts(expected, ["age", "rooms"])
 
 
+@pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sensitive": ["ill"], "models": [dbanon.Model("t_closeness", "ill", 0.4)]},
+        {"by": ["site"], "refine": "fast"},
+        {"entity": "who", "persons": "rows"},
+        {"keep": ["ill"], "also_k": [["age", "ill"]], "max_suppression": 0.6},
+        {"block_size": 100, "weights": {"age": 2.0}},
+        {"standardize": "mahalanobis", "certificate": 1.0},
+        {"evaluate": True, "attacks": True, "recoding": "representative"},
+        {"evaluate": True, "recoding": "generalization", "intervals": "bounds"},
+    ],
+)
+def test_options_see_coded_values_as_any_text_with_an_order(options: dict[str, Any]) -> None:
+    frame = survey()
+    frame["ill"] = frame["rooms"].map(lambda rooms: "abcd"[rooms % 4])
+    frame["site"] = np.where(frame.index % 2, "north", "south")
+    coded = frame.assign(age=[label_of(age) for age in frame["age"]])
+    options = {"quasi_identifiers": ["age", "rooms"], "k": 4, "recoding": "median", **options}
+    expected, expected_report = dbanon.anonymize_frame(coded, orders={"age": LABELS}, **options)
+    released, report = dbanon.anonymize_frame(frame, recode={"age": BORDERS}, **options)
+    assert report.information_loss == expected_report.information_loss
+    assert report.evaluation == expected_report.evaluation
+    assert list(released.columns) == list(expected.columns)
+    assert texts(released, list(released.columns)) == texts(expected, list(expected.columns))
+
+
 @pytest.mark.parametrize("recoding", ["median", "medoid", "representative", "generalization"])
 def test_every_recoding_releases_labels(recoding: str) -> None:
     released, report = dbanon.anonymize_frame(
