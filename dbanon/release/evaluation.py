@@ -410,9 +410,12 @@ def parse_intervals(
     """
     ends_of_label: dict[str, tuple[float, float] | None] = {ANY: (scale.least, scale.most)}
     for label in set(labels) - {ANY}:
-        ends_of_label[label] = _parse_label(
-            label, attribute, value_spacing(attribute, scale)
-        ) or _parse_band(label, attribute, scale)
+        ends_of_label[label] = (
+            _parse_label(label, attribute, value_spacing(attribute, scale))
+            or _parse_band(label, attribute, scale)
+            if attribute.bands is None
+            else attribute.bands.parse_label(label)
+        )
     n_invalid = sum(ends is None for ends in ends_of_label.values())
     if n_invalid:
         raise InvalidParameter(
@@ -465,13 +468,8 @@ def _parse_label(label: str, attribute: Attribute, unit: float) -> tuple[float, 
 def _parse_band(label: str, attribute: Attribute, scale: Scale) -> tuple[float, float] | None:
     """Parse the label of a band of numbers; None if it has another form.
 
-    Parameters
-    ----------
-    attribute : a coded column, whose values are ranks, or a column of numbers. For these, the label
-        says what the band holds, and an open band reaches to the end of the column's range.
+    An open band reaches to the end of the column's range.
     """
-    if attribute.bands is not None:
-        return attribute.bands.parse_label(label)
     if attribute.kind not in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT):
         return None
     unit = value_spacing(attribute, scale)

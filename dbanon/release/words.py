@@ -13,7 +13,7 @@ from typing import Any
 
 from dbanon.data.files import LINKS
 from dbanon.data.types import JsonMapping
-from dbanon.data.words import json_text, read_key_or_former_key
+from dbanon.data.words import read_key_or_former_key
 from dbanon.job.pseudonym import build_pseudonym_caution
 from dbanon.job.verdict import Caution, Verdict, build_intersection_caution
 from dbanon.release.alignment import INPUT, INPUT_ORDER_CAUTION
@@ -95,21 +95,18 @@ def describe_column_sets(arguments: JsonMapping) -> list[tuple[str, str]]:
 
 
 def describe_coding(arguments: JsonMapping) -> list[tuple[str, str]]:
-    """Return a label and a text with the columns that were coded before classes were made."""
-    thresholds = {
-        name: " and ".join(
-            f"{option} {json_text(arguments[option][name])}"
-            for option in ("bottom", "top", "recode")
-            if name in arguments.get(option, {})
-        )
-        for option in ("bottom", "top", "recode")
-        for name in arguments.get(option, {})
-    }
-    if not thresholds:
+    """Return a label and a text with the columns that were coded; empty if none were."""
+    texts: dict[str, list[str]] = {}
+    for option in ("bottom", "top", "recode"):
+        for name, thresholds in arguments.get(option, {}).items():
+            numbers = thresholds if isinstance(thresholds, list | tuple) else [thresholds]
+            borders = ", ".join(f"{number:.15g}" for number in numbers)
+            texts.setdefault(name, []).append(f"{option} {borders}")
+    if not texts:
         return []
-    columns = "; ".join(f"{name} ({text})" for name, text in thresholds.items())
+    columns = "; ".join(f"{name} ({' and '.join(options)})" for name, options in texts.items())
     text = f"{columns}; losses are measured against the coded values"
-    return [("coded before classes were made", text)]
+    return [("coded before classes are made", text)]
 
 
 def describe_counts(arguments: JsonMapping) -> list[tuple[str, str]]:

@@ -78,7 +78,7 @@ def test_the_same_as_of_a_data_frame(database: Database, options: Mapping[str, A
     assert report.k_achieved >= 3
     for option in ("top", "bottom", "recode"):
         assert report.arguments[option] == options.get(option, {})
-    assert "coded before classes were made" in str(report)
+    assert "coded before classes are made" in str(report)
     if options.get("intervals") != "bounds":
         assert released(database) == of_frame(frame, **options)
     else:

@@ -224,7 +224,7 @@ def test_evaluations_measure_the_coded_values() -> None:
     )
     assert report.internal is not None
     assert report.internal.loss.released == 0
-    assert "coded before classes were made" in str(report)
+    assert "coded before classes are made" in str(report)
     assert "measured against the coded values" in str(report)
     assert report.arguments["recode"] == {"age": [1000]}
 
