@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     )
     from dbanon.extensions.chains.joint_measure import MeasuredReleases
     from dbanon.extensions.chains.manage import ChainShown, Measured
+    from dbanon.extensions.survey.interface import disclosure_risk
+    from dbanon.extensions.survey.sample_risk import SampleRisk
     from dbanon.extensions.synthesis.budgets import BudgetShown
     from dbanon.extensions.synthesis.interface import (
         budgets,
@@ -107,6 +109,7 @@ _MODULE_OF_NAME = {
     "PrivateVerification": "dbanon.run.verify",
     "ReleaseEvaluation": "dbanon.run.evaluate_release",
     "Report": "dbanon.release.report",
+    "SampleRisk": "dbanon.extensions.survey.sample_risk",
     "Stored": "dbanon.stores.hierarchies",
     "Synthesis": "dbanon.data.partition",
     "Verification": "dbanon.run.verify",
@@ -123,6 +126,7 @@ _MODULE_OF_NAME = {
     "create_budget": "dbanon.extensions.synthesis.interface",
     "create_chain": "dbanon.extensions.chains.interface",
     "declare": "dbanon.doors.rules",
+    "disclosure_risk": "dbanon.extensions.survey.interface",
     "drop": "dbanon.doors.releases",
     "drop_hierarchy": "dbanon.doors.releases",
     "evaluate": "dbanon.doors.evaluate",
@@ -178,6 +182,7 @@ __all__ = [
     "PrivateVerification",
     "ReleaseEvaluation",
     "Report",
+    "SampleRisk",
     "Stored",
     "Synthesis",
     "Verification",
@@ -194,6 +199,7 @@ __all__ = [
     "create_budget",
     "create_chain",
     "declare",
+    "disclosure_risk",
     "drop",
     "drop_hierarchy",
     "errors",

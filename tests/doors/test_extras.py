@@ -45,6 +45,7 @@ _OF_DATABASE: dict[str, dict[str, Any]] = {
 _ADVICE: dict[str, dict[str, Any]] = {
     "advise": {"table": "t"},
     "certificate": {"k": 3, "table": "t", "quasi_identifiers": ["a"]},
+    "disclosure_risk": {"table": "t", "quasi_identifiers": ["a"]},
 }
 _WITHOUT_EXTRA = (
     "attack",
