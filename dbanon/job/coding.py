@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.bands import Bands, consecutive_bands, has_fraction
 from dbanon.data.frozen import dataclass
+from dbanon.data.microdata import EXACT_INTEGER
 from dbanon.data.option import Option
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, UnsupportedType
@@ -42,7 +43,8 @@ RECODE = Option(
 
 # The kinds of columns that can be coded.
 _CODED_KINDS = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT)
-# The most values that a column coded by ``top`` or ``bottom`` may have between its open bands.
+# The largest distance between the ends of a column that ``top`` or ``bottom`` codes: a threshold,
+# or the smallest or largest value where there is none.
 MAX_LABELS = 100_000
 
 
@@ -178,18 +180,19 @@ class Coding:
         ]
         least = min(known_ends) if low is None else float(low)
         most = max(known_ends) if high is None else float(high)
-        # Begin and end at round numbers, so that no label shows the smallest or largest value.
-        unit = 10.0 ** np.ceil(np.log10(most - least + 2))
-        start = float(np.floor(least / unit) * unit) if low is None else least
-        end = float(np.ceil((most + 1) / unit) * unit) if high is None else most
-        if end - start > MAX_LABELS:
-            raise UnsupportedType(
-                f'Column "{name}" holds too many numbers for a label each between the thresholds of'
-                f" {self._options_of(name)}.",
-                hint="Name bands for it instead: `recode`.",
+        # float64 holds neighboring numbers only below ``EXACT_INTEGER``.
+        if most - least <= MAX_LABELS and max(abs(least), abs(most)) < EXACT_INTEGER:
+            # Begin and end at round numbers, so that no label shows the smallest or largest value.
+            unit = 10.0 ** np.ceil(np.log10(most - least + 2))
+            start = float(np.floor(least / unit) * unit) if low is None else least
+            end = float(np.ceil((most + 1) / unit) * unit) if high is None else most
+            return consecutive_bands(
+                start, end, open_below=low is not None, open_above=high is not None
             )
-        return consecutive_bands(
-            start, end, open_below=low is not None, open_above=high is not None
+        raise UnsupportedType(
+            f'Column "{name}" holds too many numbers for a label each between the thresholds of'
+            f" {self._options_of(name)}.",
+            hint="Name bands for it instead: `recode`.",
         )
 
     def _thresholds_of(self, name: str) -> tuple[float, ...]:

@@ -276,6 +276,8 @@ def test_an_evaluation_of_the_originals_includes_what_coding_lost(method: str) -
         ({"recode": {"born": [1, 2]}}, UnsupportedType, "does not hold numbers"),
         ({"top": {"height": 190}}, UnsupportedType, '"height" holds numbers with fractions'),
         ({"top": {"big": 10**12}}, UnsupportedType, '"big" holds too many numbers'),
+        ({"bottom": {"huge": 18}}, UnsupportedType, '"huge" holds too many numbers'),
+        ({"top": {"huge": 1e308}}, UnsupportedType, '"huge" holds too many numbers'),
         ({"recode": {"wide": [0, 10]}}, UnsupportedType, '"wide" has numbers of more than 15'),
         ({"top": {"age": 90}, "steps": {"age": 5}}, InvalidParameter, "hierarchy or a step"),
         (
@@ -297,7 +299,8 @@ def test_wrong_inputs(options: dict[str, Any], error: type[DbanonError], message
     frame["big"] = frame["age"] * 10**9
     frame["wide"] = frame["age"] + 2**60
     names = ["age"]
-    for name in ("town", "born", "height", "big", "wide"):
+    frame["huge"] = frame["age"] * 1e306
+    for name in ("town", "born", "height", "big", "wide", "huge"):
         if any(name in columns for columns in options.values()):
             names.append(name)
     with pytest.raises(error, match=message) as caught:
