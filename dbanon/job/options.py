@@ -111,6 +111,12 @@ class PolicyOptions(TypedDict, total=False):
     # nominal: treat numbers as codes, whose order and distance mean nothing. numeric: treat them as
     # amounts, without a warning where a code is expected.
     kinds: Mapping[str, str] | None
+    # Code values from this number on as one value, such as 90+, before classes are made.
+    top: Mapping[str, float] | None
+    # Code values below this number as one value, such as <18, before classes are made.
+    bottom: Mapping[str, float] | None
+    # Code numbers as bands before classes are made, the same for every row.
+    recode: Mapping[str, Sequence[float]] | None
 
 
 class ClassOptions(TypedDict, total=False):

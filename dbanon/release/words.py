@@ -94,12 +94,28 @@ def describe_column_sets(arguments: JsonMapping) -> list[tuple[str, str]]:
     ]
 
 
+def describe_coding(arguments: JsonMapping) -> list[tuple[str, str]]:
+    """Return a label and a text with the columns that were coded; empty if none were."""
+    texts: dict[str, list[str]] = {}
+    for option in ("bottom", "top", "recode"):
+        for name, thresholds in arguments.get(option, {}).items():
+            numbers = thresholds if isinstance(thresholds, list | tuple) else [thresholds]
+            borders = ", ".join(f"{number:.15g}" for number in numbers)
+            texts.setdefault(name, []).append(f"{option} {borders}")
+    if not texts:
+        return []
+    columns = "; ".join(f"{name} ({' and '.join(options)})" for name, options in texts.items())
+    text = f"{columns}; losses are measured against the coded values"
+    return [("coded before classes are made", text)]
+
+
 def describe_counts(arguments: JsonMapping) -> list[tuple[str, str]]:
     """Return pairs of label and text about column sets, suppressed cells and method counts."""
     cells = ", ".join(
         f"{name} {count}" for name, count in arguments.get("suppressed_cells", {}).items()
     )
     return [
+        *describe_coding(arguments),
         *describe_column_sets(arguments),
         *([("rare cells released as NULL", cells)] if cells else []),
         *describe_method_counts(read_key_or_former_key(arguments, "method_counts", {})),

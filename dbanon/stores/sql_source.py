@@ -442,7 +442,13 @@ class SqlSource:
         )
 
     def _original_value(self, attribute: Attribute) -> str:
-        """Build SQL for a column's original value: coded columns as text, others as they are."""
+        """Build SQL for a column's original value, as its class sees it.
+
+        That is a text for columns that are read as texts, and the rank of the band for columns that
+        are coded before classes are made.
+        """
+        if attribute.bands is not None:
+            return statements.band_ranks(f"s.{quote(attribute.name)}", attribute.bands)
         if attribute.kind.is_coded:
             return self.session.dialect.text_of(attribute)
         return f"s.{quote(attribute.name)}"

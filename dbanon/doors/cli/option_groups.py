@@ -28,7 +28,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Method and released values": (
         "method", "options", "recoding", "standardize", "weights", "intervals", "local_range",
-        "steps", "seed", "refine", "refine_", "block_",
+        "steps", "top", "bottom", "recode", "seed", "refine", "refine_", "block_",
     ),
     "Privacy models and limits": (
         "models", "also_k", "max_suppression", "withhold_failing", "guarantee", "strict",

@@ -13,7 +13,13 @@ from dbanon.job.guarantee import Guarantee
 from dbanon.job.guarantee_names import guarantee_from_ledger
 from dbanon.release.distribution import MOST_BINS, Distribution, require_displayable
 from dbanon.release.report import Report
-from dbanon.release.words import LOSS_LABELS, describe_column_sets, describe_method_counts, now
+from dbanon.release.words import (
+    LOSS_LABELS,
+    describe_coding,
+    describe_column_sets,
+    describe_method_counts,
+    now,
+)
 from dbanon.run.inspect_release import ReleaseInspection
 from dbanon.run.verify import Verification
 
@@ -253,6 +259,8 @@ def _describe_loss(report: Report) -> PageValues:
         "nearness": report.nearness or "",
         "total_before_rounding": format_figure(report.information_loss_before_rounding, digits=6),
         "has_levels": bool(levels),
+        # A sentence on columns that were coded before classes were made; empty without coding.
+        "coding": "; ".join(text for _, text in describe_coding(report.arguments)),
         "rows": [
             {
                 "name": column.name,
