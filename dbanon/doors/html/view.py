@@ -13,7 +13,13 @@ from dbanon.job.guarantee import Guarantee
 from dbanon.job.guarantee_names import guarantee_from_ledger
 from dbanon.release.distribution import MOST_BINS, Distribution, require_displayable
 from dbanon.release.report import Report
-from dbanon.release.words import LOSS_LABELS, describe_column_sets, describe_method_counts, now
+from dbanon.release.words import (
+    LOSS_LABELS,
+    describe_column_sets,
+    describe_method_counts,
+    now,
+    suppresses_cells,
+)
 from dbanon.run.inspect_release import ReleaseInspection
 from dbanon.run.verify import Verification
 
@@ -422,6 +428,9 @@ def _describe_nulls(report: Report) -> str:
     """Describe how many rows have a NULL in a quasi-identifier, and how they were treated."""
     count = mask_small_count(report.null_rows, report.k_requested)
     null_treatment = report.arguments.get("nulls", "error")
+    if suppresses_cells(report.arguments):
+        n_values = mask_small_count(sum(report.suppressed_cells.values()), report.k_requested)
+        return f"{count}; {n_values} values were released as NULL"
     if null_treatment == "suppress":
         # Rows with NULL in a quasi-identifier are withheld. ``null_rows`` counts released rows, so
         # their NULLs are in strata.

@@ -70,6 +70,7 @@ def check_job(job: Job) -> None:
         "certificate": policy.certificate is not None,
         "kinds=nominal": NOMINAL in policy.kinds.values(),
         "nulls=merge": policy.nulls == MERGE,
+        f"method {policy.method}": find_method(policy.method).suppresses_cells,
         "chain": job.chain is not None,
         "pseudonyms": bool(job.pseudonyms),
         "persons=rows": job.persons != WHOLE_PERSONS,
