@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Partition
-from dbanon.errors import InvalidParameter, TooFewRecords, nearest_names
+from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.kernels import Models, RefineLoss
 from dbanon.methods.registry import Method, Tick, drive
 from dbanon.spaces.cells import MISSING, CellSpace, cell_codes, cell_space
@@ -165,8 +165,7 @@ def price_columns(names: Sequence[str], importance: str) -> dict[str, float]:
         if name not in names or important.count(name) > 1:
             raise InvalidParameter(
                 f'The importance of "{name}" does not name a quasi-identifier, or does so twice.',
-                hint=nearest_names(name, names)
-                or f"Name some of the quasi-identifiers, each once: {', '.join(names)}.",
+                hint=f"Name some of these columns, each once: {', '.join(names)}.",
             )
     if not important:
         return {}

@@ -69,9 +69,7 @@ def recode(
     """
     recoding = find_recoding(str(policy.recoding))
     if find_method(policy.method).suppresses_cells:
-        microdata = suppress_differing_cells(microdata, clustering.classes)
-        # The statistics are those of codes, or of values before some were suppressed.
-        clustering = replace(clustering, column_statistics=None)
+        microdata, clustering = _suppress_cells(microdata, clustering)
     parameters = {name: policy.options[name] for name in recoding.parameters}
     # The levels of generalization that full_domain chose; None for other methods. With its option
     # ``contract``, labels depend on the values of each class alone, not on the levels.
@@ -142,6 +140,14 @@ def recode(
         has_classes_per_column=has_classes_per_column,
         suppressed_cells=suppressed,
     )
+
+
+def _suppress_cells(
+    microdata: Microdata, clustering: ClusteringResult
+) -> tuple[Microdata, ClusteringResult]:
+    """Replace cells by NULL that a class has no common value for; drop the statistics of before."""
+    suppressed = suppress_differing_cells(microdata, clustering.classes)
+    return suppressed, replace(clustering, column_statistics=None)
 
 
 def _losses_by_column(

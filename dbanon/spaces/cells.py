@@ -20,6 +20,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.hierarchy.leaves import Hierarchies, take_records
+from dbanon.hierarchy.tree import flat_hierarchy
 from dbanon.spaces.mixed import MixedSpace, mixed_space
 
 # The code of a cell without a value.
@@ -69,7 +70,7 @@ def code_cells(microdata: Microdata) -> Microdata:
     for name in sorted(microdata.wide):
         raise UnsupportedType(
             f'Column "{name}" has numbers beyond 2**53, which local_suppression cannot compare.',
-            hint=f'Take them as categories: `kinds={{"{name}": "nominal"}}`.',
+            hint="Take them as categories: state their kind as nominal (`kinds`).",
         )
     codes = np.empty((microdata.n_records, len(microdata.attributes)), np.int32)
     numbers, texts = iter(microdata.numbers.T), iter(microdata.codes.T)
@@ -146,12 +147,12 @@ def cell_space(
     UnsupportedType : as for ``code_cells``.
     """
     coded = code_cells(microdata)
+    trees = {
+        attribute.name: flat_hierarchy(values)
+        for attribute, values in zip(coded.attributes, coded.categories, strict=True)
+    }
     build_space = mixed_space(
-        coded,
-        ColumnStatistics.of(coded),
-        standardize=standardize,
-        weights=weights,
-        hierarchies={},
+        coded, column_statistics, standardize=standardize, weights=weights, hierarchies=trees
     )
 
     def build(records: NDArray[np.int64]) -> CellSpace:
