@@ -2,7 +2,7 @@
 
 Rows that are released alike form a class: in each column, all of them keep a common value, or all
 of them are released as NULL. NULL counts as a value of its own, also where the source has it. So
-the classes are ordinary ones, and what is released of a class is what its rows have in common.
+the classes are ordinary ones, and each is released with the values that its rows have in common.
 
 A search (``suppression_category``) forms classes greedily, the cheapest per row first. The compiled
 search of the refinement then moves rows between them. With sets of columns that must be k-anonymous

@@ -190,8 +190,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 def test_all_recodings_are_asked() -> None:
     # Common values need no statistics: they are those of the class, or NULL.
-    asked = {options["recoding"] for options in SETTINGS.values()} | {"common_value"}
-    assert asked == set(RECODINGS)
+    recodings = {options["recoding"] for options in SETTINGS.values()} | {"common_value"}
+    assert recodings == set(RECODINGS)
 
 
 @pytest.mark.parametrize("setting", SETTINGS)

@@ -1,4 +1,4 @@
-"""Local suppression on every database: what is released, counted, reported and refused."""
+"""Local suppression on every database: releases, counts, reports and refusals."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def test_values_keep_their_types_and_few_become_null(database: Database) -> None
     assert report.loss_measure == "iloss"
     assert report.information_loss == pytest.approx(nulls / (11 * 4))
     [(arguments,)] = database.rows(f"SELECT arguments FROM {database.ledger()}")
-    kept = json.loads(arguments) if isinstance(arguments, str) else arguments
-    assert kept["suppressed_cells"] == report.suppressed_cells
+    recorded = json.loads(arguments) if isinstance(arguments, str) else arguments
+    assert recorded["suppressed_cells"] == report.suppressed_cells
     assert dbanon.verify(database.url, "release.people").k_achieved == 3
 
 

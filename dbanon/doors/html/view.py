@@ -429,8 +429,9 @@ def _describe_nulls(report: Report) -> str:
     count = mask_small_count(report.null_rows, report.k_requested)
     null_treatment = report.arguments.get("nulls", "error")
     if suppresses_cells(report.arguments):
-        n_values = mask_small_count(sum(report.suppressed_cells.values()), report.k_requested)
-        return f"{count}; {n_values} values were released as NULL"
+        n_cells = sum(report.suppressed_cells.values())
+        cells = mask_small_count(n_cells, report.k_requested)
+        return f"{count}; {cells} values were released as NULL"
     if null_treatment == "suppress":
         # Rows with NULL in a quasi-identifier are withheld. ``null_rows`` counts released rows, so
         # their NULLs are in strata.

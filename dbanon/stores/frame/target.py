@@ -434,7 +434,7 @@ def _released_column(
 def _nullable(dtype: AnyDtype | ExtensionDtype) -> Any:
     """Return the type of pandas that has NULL, for integers and booleans of numpy."""
     if dtype.kind in "biu" and not pd.api.types.is_extension_array_dtype(dtype):
-        return pd.Series(np.zeros(1, dtype)).convert_dtypes().dtype
+        return pd.Series([0], dtype=dtype).convert_dtypes().dtype
     return dtype
 
 

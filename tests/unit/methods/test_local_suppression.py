@@ -1,4 +1,4 @@
-"""Local suppression as a method: its worked example, small tables, and what classes it makes."""
+"""Local suppression as a method: its worked example, small tables, and properties of classes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def partition(table: pd.DataFrame, k: int, **options: object) -> Partition:
 
 
 def released(table: pd.DataFrame, classes: Partition) -> pd.DataFrame:
-    """What is released of the classes, by plain loops; None is NULL."""
+    """The rows as released, by plain loops; None is NULL."""
     cells = table.astype(object).where(table.notna(), None).to_numpy(copy=True)
     for label in range(classes.n_classes):
         members = np.flatnonzero(classes.labels == label)
@@ -59,12 +59,10 @@ def small_table(seed: int) -> tuple[pd.DataFrame, int]:
 
 
 def test_worked_example() -> None:
-    """k = 2. Two pairs are equal; the fifth row has one of them but for its town, the sixth none.
+    """k = 2. Two pairs are equal; the fifth row differs from one of them in its town.
 
-    Blanking the town of row 4 leaves (f, 30, NULL) to it alone, so that a row of the pair has to
-    join, which needs both of them: three cells. Rows 4 and 5 together share the sex alone: four
-    cells. With three rows in (f, 30, NULL), row 5 needs a partner all the same, which no pair can
-    spare: (f, NULL, NULL) of rows 4 and 5 is the cheapest.
+    Rows 4 and 5 share only the sex. Together they lose age and town, which is four cells. If both
+    rows of the first pair joined row 4, without towns, row 5 would still need a partner.
     """
     table = pd.DataFrame(
         {
@@ -112,8 +110,8 @@ def test_importance_spares_the_cells_of_columns() -> None:
     rng = np.random.default_rng(3)
     table = pd.DataFrame({name: rng.integers(0, 4, 60) for name in "abc"})
     for name in "abc":
-        lost = lost_cells(table, partition(table, 4, importance=name))
-        assert lost[name] == lost.min()
+        counts = lost_cells(table, partition(table, 4, importance=name))
+        assert counts[name] == counts.min()
     assert lost_cells(table, partition(table, 4, weights={"a": 9})).idxmin() == "a"
     first_last = lost_cells(table, partition(table, 4, importance="c, b,a"))
     assert first_last["c"] <= first_last["b"] <= first_last["a"]
@@ -135,10 +133,10 @@ def test_the_seed_draws_which_of_equal_rows_lose_cells() -> None:
     draws = set()
     for seed in range(30):
         classes = partition(table.assign(b=0), 3, seed=seed)
-        lost = released(table.assign(b=0), classes)["a"].isna().to_numpy()
-        assert lost.sum() == 3
-        assert lost[10]
-        draws.add(tuple(np.flatnonzero(lost[:10]).tolist()))
+        is_null = released(table.assign(b=0), classes)["a"].isna().to_numpy()
+        assert is_null.sum() == 3
+        assert is_null[10]
+        draws.add(tuple(np.flatnonzero(is_null[:10]).tolist()))
     assert len(draws) > 10
     assert len({row for draw in draws for row in draw}) == 10
 
