@@ -384,7 +384,11 @@ def _require_category(attribute: Attribute, method: Method, recoding: Recoding) 
     if not attribute.kind.is_numeric and not recoding.takes_categories and method.takes_points:
         hint = 'Use `recoding="representative"` or `recoding="generalization"`.'
         if not method.takes_categories:
-            names = ", ".join(name for name, other in METHODS.items() if other.takes_categories)
+            names = ", ".join(
+                name
+                for name, other in METHODS.items()
+                if other.takes_categories and not other.suppresses_cells
+            )
             hint = (
                 f'Use `recoding="representative"`, or a method that generalizes: {names}.'
                 " Text that has an order can be taken as ranks: state `orders`."
@@ -394,7 +398,11 @@ def _require_category(attribute: Attribute, method: Method, recoding: Recoding) 
             hint=hint,
         )
     if not method.takes_points:
-        alternatives = [name for name, other in METHODS.items() if other.takes_points]
+        alternatives = [
+            name
+            for name, other in METHODS.items()
+            if other.takes_points and not other.suppresses_cells
+        ]
         raise UnsupportedType(
             f"{subject} has no positions on a line, which method {method.name} needs.",
             hint='Methods that take it, with `recoding="representative"` or'
