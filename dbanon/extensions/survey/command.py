@@ -13,6 +13,7 @@ from dbanon.doors.cli.options import parse_table_options
 from dbanon.doors.cli.support import (
     ROWS_HELP,
     handle_signals,
+    print_message,
     report_errors,
     show,
     sql_printer,
@@ -57,4 +58,6 @@ def risk(url: str, records: Path | None, **arguments: Any) -> None:
             lambda: pairs_table("Disclosure risk of the sample", result.pairs()),
         )
         if records is not None and output_format == "table":
-            click.echo(f"List of records, private and not for publication: {records}", err=True)
+            print_message(
+                f"List of records, private and not for publication: {records}", event="info"
+            )
