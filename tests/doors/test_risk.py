@@ -285,6 +285,8 @@ def test_a_call_that_fails_leaves_no_list(tmp_path: Path) -> None:
     ("frame", "options", "error"),
     [
         (SURVEY.assign(w="20"), {"weight": "w"}, UnsupportedType),
+        (SURVEY.assign(w=pd.to_datetime("2020-01-01")), {"weight": "w"}, UnsupportedType),
+        (SURVEY.assign(w=True), {"weight": "w"}, UnsupportedType),
         (SURVEY, {"weight": "sex"}, InvalidParameter),
         (SURVEY, {"weight": "w", "household": "w"}, InvalidParameter),
         (SURVEY, {"quasi_identifiers": []}, InvalidParameter),
