@@ -9,11 +9,11 @@ import click
 
 from dbanon.data.option import parameters
 from dbanon.doors.cli.anonymize import with_options
+from dbanon.doors.cli.log import print_message
 from dbanon.doors.cli.options import parse_table_options
 from dbanon.doors.cli.support import (
     ROWS_HELP,
     handle_signals,
-    print_message,
     report_errors,
     show,
     sql_printer,
