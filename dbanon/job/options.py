@@ -210,6 +210,8 @@ class ReadingOptions(TypedDict, total=False):
     encoding: Literal["utf-8", "latin-1", "windows-1252", "utf-16"]
     # Texts that mean NULL in a CSV file, such as k.A.
     null_words: Sequence[str]
+    # How to read labeled values of SPSS and Stata files.
+    value_labels: Literal["text", "codes"]
     # What to do with files in a folder that belong to other accounts, and with links: refuse both,
     # allow files of other accounts, or follow links, too.
     foreign_files: Literal["refuse", "allow", "links"]
@@ -252,7 +254,8 @@ class JobOptions(PolicyOptions, ReadingOptions, total=False):
     # A new directory for this run, to which values and data that exceeds the database's memory are
     # spilled; for jobs in blocks.
     spill: str | None
-    # Also write the release to a .parquet or .csv file, and count it again in the file.
+    # Also write the release to a .parquet, .csv, .sav, .dta or .xpt file, and count it again in the
+    # file.
     exports: Sequence[Export | str | Mapping[str, Any]]
     # Longest time for the run, in seconds.
     time_limit: float | None

@@ -85,6 +85,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             "CREATE TABLE fewer AS SELECT * FROM people LIMIT 90;"
             "CREATE TABLE plain AS SELECT id, age, size, email FROM people;"
             "CREATE TABLE strange (x INTEGER);"
+            "CREATE TABLE large (id BIGINT, size DOUBLE PRECISION, serial BIGINT);"
+            "INSERT INTO large SELECT id, size, id + 9007199254740993 FROM people;"
             """CREATE TABLE named AS SELECT id, size, town AS "=A1" FROM people;"""
             'CREATE VIEW renamed AS SELECT id, size, "=A1" AS a1 FROM named;'
         )
