@@ -56,6 +56,8 @@ _COMMAND_OPTIONS = (
     "max_loss",
     "max_risk",
     "max_seconds",
+    "population",
+    "population_count",
     "records",
     "skip_unchanged",
     "suda_size",

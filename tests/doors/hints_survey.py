@@ -62,12 +62,12 @@ SURVEYS = (
     ),
     Steps("Leave out `suda_size` to search", risk(suda_size=3), [risk(suda=True)]),
     Steps(
-        "A record without a weight stands for nobody.",
+        "A row without such a number stands for nobody.",
         risk(FRAME.assign(size=FRAME["size"].mask(FRAME.id < 3)), weight="size"),
         [risk(FRAME[FRAME.id >= 3], weight="size")],
     ),
     Steps(
-        "Name a column of numbers as the `weight`",
+        "Name a column of numbers, or cast",
         risk(FRAME.assign(size=FRAME["size"].astype(str)), weight="size"),
         [
             risk(weight="size"),
@@ -81,6 +81,11 @@ SURVEYS = (
             many_cells(log_linear="main_effects"),
             risk(log_linear="two_way", sampling_fraction=0.1, quasi_identifiers=["town"]),
         ],
+    ),
+    Steps(
+        "Name it (`population`), or leave out",
+        risk(population_count="size"),
+        [risk(), risk(population=FRAME, population_count="size")],
     ),
     Steps(
         "Give its name, or give both tables as data frames.",

@@ -142,6 +142,21 @@ def test_a_population_is_counted_and_not_estimated() -> None:
     assert weighted.population == result.population
 
 
+def test_a_population_may_have_a_row_for_several_persons() -> None:
+    names = NAMED["quasi_identifiers"]
+    population = pd.concat([SURVEY, SURVEY[SURVEY.pid % 3 == 0]])
+    counted = population.groupby(names, as_index=False).agg(persons=("pid", "size"))
+    results = [
+        dbanon.disclosure_risk(SURVEY, **NAMED, population=table, population_count=column)
+        for table, column in ((population, None), (counted, "persons"))
+    ]
+    assert results[0] == results[1]
+    with pytest.raises(InvalidParameter, match='Column "persons"'):
+        dbanon.disclosure_risk(
+            SURVEY, **NAMED, population=counted.assign(persons=0), population_count="persons"
+        )
+
+
 def test_numbers_match_however_a_population_writes_them() -> None:
     population = SURVEY.assign(region=SURVEY.region.astype(float))
     result = dbanon.disclosure_risk(SURVEY, **NAMED, population=population)
@@ -298,6 +313,7 @@ def test_a_call_that_fails_leaves_no_list(tmp_path: Path) -> None:
         (SURVEY, {"risk_method": "fast"}, InvalidParameter),
         (SURVEY, {"log_linear": "three_way"}, InvalidParameter),
         (SURVEY, {"suda_size": 4}, InvalidParameter),
+        (SURVEY, {"population_count": "w"}, InvalidParameter),
         (SURVEY, {"table": "people"}, InvalidParameter),
         (SURVEY, {"decimal": ","}, InvalidParameter),
         (SURVEY[:0], {}, TooFewRecords),

@@ -63,8 +63,10 @@ class Sample:
     weights : float64 (n,), the number of persons that each record stands for; None if unknown.
     households : int32 (n,), the household of each record, from 0; -1 if it has none. None without a
         column of households.
-    population : int32 (N, m), the same columns of all persons in the population, with the same
-        codes; None without a population table.
+    population : int32 (N, m), the same columns of the rows of the population table, with the same
+        codes; None without such a table.
+    population_counts : float64 (N,), the number of persons that each of these rows stands for; None
+        if each is a person.
     """
 
     source: str
@@ -72,6 +74,14 @@ class Sample:
     weights: Floats | None = None
     households: NDArray[np.int32] | None = None
     population: Codes | None = None
+    population_counts: Floats | None = None
+
+    @property
+    def n_persons(self) -> int:
+        """Number of persons in the population table; 0 without one."""
+        if self.population_counts is not None:
+            return round(float(self.population_counts.sum()))
+        return 0 if self.population is None else len(self.population)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,12 +191,14 @@ class _Assessment:
         self.class_sizes = count_class_sizes(sample.codes)
         self.k_map: KMap | None = None
         if sample.population is not None:
-            self.k_map = measure_k_map(sample.codes, sample.population, missing=self._missing)
+            self.k_map = measure_k_map(
+                sample.codes, sample.population, sample.population_counts, missing=self._missing
+            )
         n = len(sample.codes)
         self.basis, self.population_size = CENSUS, None
         self._weights: Floats | None = None
         if sample.population is not None:
-            self.basis, self.population_size = POPULATION, float(len(sample.population))
+            self.basis, self.population_size = POPULATION, float(sample.n_persons)
         if request.sampling_fraction is not None:
             self.population_size = n / request.sampling_fraction
             if sample.population is None:
@@ -211,7 +223,8 @@ class _Assessment:
         frequencies = count_frequencies(codes, self._weights, missing=self._missing)
         if self.basis == POPULATION and self._sample.population is not None:
             population = _select_columns(self._sample.population, columns)
-            persons = measure_k_map(codes, population, missing=self._missing).frequencies
+            counts = self._sample.population_counts
+            persons = measure_k_map(codes, population, counts, missing=self._missing).frequencies
             # The numbers of persons are known, so that nothing is to be estimated.
             return frequencies, 1 / np.maximum(persons, frequencies.sample)
         method: RiskMethod = "approximate" if self._request.risk_method != "exact" else "exact"
@@ -245,11 +258,14 @@ class _Assessment:
         if self.k_map is None or self._sample.population is None:
             return None
         presence = measure_presence(
-            self._sample.codes, self._sample.population, missing=self._missing
+            self._sample.codes,
+            self._sample.population,
+            self._sample.population_counts,
+            missing=self._missing,
         )
         threshold = self._request.threshold
         return PopulationMatch(
-            persons=len(self._sample.population),
+            persons=self._sample.n_persons,
             k_map=self.k_map.k,
             unmatched=self.k_map.n_unmatched,
             below=self.k_map.count_below(math.ceil(1 / threshold))
@@ -314,9 +330,9 @@ def require_positive_weights(weights: Floats, is_valid: NDArray[np.bool_], name:
     n_invalid = len(weights) - int(is_positive.sum())
     if n_invalid:
         raise InvalidParameter(
-            f'The weight "{name}" is NULL, infinite, or not above 0 in {n_invalid} of'
-            f" {len(weights)} rows.",
-            hint="A record without a weight stands for nobody. Leave out these rows in a view.",
+            f'Column "{name}" is NULL, infinite, or not above 0 in {n_invalid} of {len(weights)}'
+            " rows, and cannot be the number of persons that a row stands for.",
+            hint="A row without such a number stands for nobody. Leave out these rows in a view.",
         )
 
 

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from dbanon.job.options import ReadingOptions
     from dbanon.sessions.base import OnSql
 
+# Stands for the names of tables in memory.
+_IN_MEMORY = "data frame"
+
 
 @list_options((*parameters(RiskRequest), *parameters(Reading)))
 def disclosure_risk(
@@ -48,6 +51,7 @@ def disclosure_risk(
     household: str | None = None,
     key: Sequence[str] = (),
     population: object = None,
+    population_count: str | None = None,
     sampling_fraction: float | None = None,
     threshold: float = DEFAULT_THRESHOLD,
     missing: str = "category",
@@ -82,6 +86,8 @@ def disclosure_risk(
     household : the column that identifies the household of a record; NULL for none.
     population : a table of all persons of the population, with the same columns: the name of a
         table in the same database, or a data frame if ``data`` is one.
+    population_count : the column of that table with the number of persons that a row stands for;
+        None if each row is a person.
     records : the path of a new file for a private list: each record with its row key, its risks and
         the columns that cause them. Only its owner can read it, and it is not for publication.
     progress : called with the name of a phase and its completed share, 0 to 1. Phases are ``read``
@@ -101,12 +107,13 @@ def disclosure_risk(
     request = build_options(
         RiskRequest,
         {
-            "table": "data frame" if table is None else table,
+            "table": _IN_MEMORY if table is None else table,
             "quasi_identifiers": quasi_identifiers,
             "weight": weight,
             "household": household,
             "key": key,
-            "population": None if is_in_memory else population,
+            "population": _IN_MEMORY if is_in_memory and population is not None else population,
+            "population_count": population_count,
             "sampling_fraction": sampling_fraction,
             "threshold": threshold,
             "missing": missing,

@@ -134,9 +134,9 @@ def require_weight_type(attribute: Attribute) -> None:
     """
     if attribute.kind not in _WEIGHT_KINDS:
         raise UnsupportedType(
-            f'The weight "{attribute.name}" is of type {attribute.sql_type or "text"}, and not a'
-            " number.",
-            hint="Name a column of numbers as the `weight`, or cast it to a number in a view.",
+            f'Column "{attribute.name}" is of type {attribute.sql_type or "text"}, and cannot be'
+            " the number of persons that a row stands for.",
+            hint="Name a column of numbers, or cast it to a number in a view.",
         )
 
 
@@ -160,6 +160,7 @@ def code_sample(table: SampleTable, population: SampleTable | None = None) -> Sa
         weights=table.weights,
         households=None if table.household is None else table.household.codes,
         population=None if population is None else np.column_stack(codes[1]),
+        population_counts=None if population is None else population.weights,
     )
 
 

@@ -60,6 +60,15 @@ class RiskRequest:
             form="TABLE",
         ),
     ] = None
+    population_count: Annotated[
+        str | None,
+        Option(
+            "The column of the population table with the number of persons that a row stands for."
+            " Default: each row is a person.",
+            expected=_COLUMN,
+            form="NAME",
+        ),
+    ] = None
     sampling_fraction: Annotated[
         float | None,
         Option(
@@ -143,6 +152,11 @@ class RiskRequest:
                 hint="A column is a quasi-identifier, the `weight`, or the `household`: name it"
                 " once.",
             )
+        if self.population_count is not None and self.population is None:
+            raise InvalidParameter(
+                "There is no population table whose persons could be counted.",
+                hint="Name it (`population`), or leave out `population_count`.",
+            )
         if self.suda_size is not None:
             object.__setattr__(self, "suda", True)
             if self.suda_size > len(names):
@@ -158,7 +172,15 @@ class RiskRequest:
 
     def for_population(self, table: str) -> RiskRequest:
         """Request the same quasi-identifiers of the population table."""
-        return replace(self, table=table, weight=None, household=None, key=(), population=None)
+        return replace(
+            self,
+            table=table,
+            weight=self.population_count,
+            household=None,
+            key=(),
+            population=None,
+            population_count=None,
+        )
 
     @property
     def columns(self) -> tuple[str, ...]:
