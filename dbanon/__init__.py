@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dbanon.advice.answer import Advice
     from dbanon.data.partition import AttributePartition, Partition, Synthesis
     from dbanon.doors.advise import advise
+    from dbanon.doors.analyses import compare_analyses
     from dbanon.doors.arrays import generalization_loss, information_loss, partition
     from dbanon.doors.evaluate import evaluate
     from dbanon.doors.frame import anonymize_frame
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from dbanon.ledger.releases import Listed
     from dbanon.measures import Model
     from dbanon.methods import METHODS
+    from dbanon.release.analysis_comparison import AnalysisComparison
     from dbanon.release.evaluation import Evaluation
     from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
@@ -84,6 +86,7 @@ if TYPE_CHECKING:
 # hierarchy, and ``Declared`` a rule, each as the database lists it.
 _MODULE_OF_NAME = {
     "Advice": "dbanon.advice.answer",
+    "AnalysisComparison": "dbanon.release.analysis_comparison",
     "Attacks": "dbanon.extensions.attacks.results",
     "Attempt": "dbanon.ledger.job_history",
     "AttributePartition": "dbanon.data.partition",
@@ -123,6 +126,7 @@ _MODULE_OF_NAME = {
     "certificate": "dbanon.extensions.bounds.interface",
     "chains": "dbanon.extensions.chains.interface",
     "close_chain": "dbanon.extensions.chains.interface",
+    "compare_analyses": "dbanon.doors.analyses",
     "create_budget": "dbanon.extensions.synthesis.interface",
     "create_chain": "dbanon.extensions.chains.interface",
     "declare": "dbanon.doors.rules",
@@ -158,6 +162,7 @@ _MODULE_OF_NAME = {
 __all__ = [
     "METHODS",
     "Advice",
+    "AnalysisComparison",
     "Attacks",
     "Attempt",
     "AttributePartition",
@@ -196,6 +201,7 @@ __all__ = [
     "certificate",
     "chains",
     "close_chain",
+    "compare_analyses",
     "create_budget",
     "create_chain",
     "declare",

@@ -58,7 +58,10 @@ class WorkersNotPrivate(UserWarning):
 
 
 class ColumnLost(UserWarning):
-    """A quasi-identifier has lost all information: one label is released for all of its values."""
+    """A quasi-identifier has lost all information, or most of its values were suppressed.
+
+    One label is released for all of its values, or most rows are released with NULL.
+    """
 
 
 class CodesAveraged(UserWarning):

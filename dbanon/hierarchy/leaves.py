@@ -213,3 +213,37 @@ def take_records(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
         before_suppression=None,
         sensitive={name: column.take(records) for name, column in microdata.sensitive.items()},
     )
+
+
+def suppress_values(
+    microdata: Microdata, suppressed: NDArray[np.bool_], *, keep_originals: bool
+) -> Microdata:
+    """Replace some values by NULL.
+
+    Parameters
+    ----------
+    suppressed : bool (n, d), True for values to replace; no NULL is among them.
+    keep_originals : True to keep the values in ``Microdata.before_suppression``, for an evaluation.
+    """
+    if not suppressed.any():
+        return microdata
+    is_numeric = [attribute.kind.is_numeric for attribute in microdata.attributes]
+    numbers, codes = microdata.numbers.copy(), microdata.codes.copy()
+    # In place of NULL, stores write these values into the arrays, too.
+    numbers[suppressed[:, is_numeric]] = 0.0
+    codes[suppressed[:, np.logical_not(is_numeric)]] = -1
+    changed = replace(
+        microdata,
+        numbers=numbers,
+        codes=codes,
+        valid=~suppressed if microdata.valid is None else microdata.valid & ~suppressed,
+        suppressed=suppressed
+        if microdata.suppressed is None
+        else microdata.suppressed | suppressed,
+    )
+    # A suppressed value may have been the last of its category, or the last of its column that
+    # float64 cannot represent. Taking all records determines such facts anew.
+    result = take_records(changed, np.arange(microdata.n_records))
+    if not keep_originals:
+        return result
+    return replace(result, before_suppression=microdata.before_suppression or microdata)

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         models: tuple[Model, ...]
         column_sets: tuple[ColumnSet, ...]
         nulls: str
+        suppresses_cells: bool
         withhold_failing: bool
         method_sentence: str
 
@@ -75,6 +76,7 @@ class Guarantee:
     column_sets : sets of columns, each with a k for its combinations. For a written release and in
         the ledger, columns have their released names.
     nulls : how NULLs in quasi-identifiers are treated, one of ``NULL_POLICIES``.
+    suppresses_cells : True if values are released as NULL where a class has no common value.
     withhold_failing : True if classes that fail a privacy model may be withheld.
     method_sentence : a description of the classes that the method builds: ``Method.sentence``.
     """
@@ -85,6 +87,7 @@ class Guarantee:
     models: tuple[Model, ...] = ()
     column_sets: tuple[ColumnSet, ...] = ()
     nulls: str = "error"
+    suppresses_cells: bool = False
     withhold_failing: bool = False
     method_sentence: str = ROW_GUARANTEE
 
@@ -203,7 +206,7 @@ class Guarantee:
         return (
             f"{self.method_sentence}: every combination of released values of"
             f" ({', '.join([*columns, *self.by])}) is shared by at least"
-            f" {self.k} {self.unit_description} of the release{NULL_SUFFIXES.get(self.nulls, '')}"
+            f" {self.k} {self.unit_description} of the release{self._null_suffix}"
             + "".join(
                 f"; {model.describe()} in each class{self.models_unit_suffix}"
                 for model in self.models
@@ -214,6 +217,14 @@ class Guarantee:
             )
             + ("; classes that failed may have been withheld" if self.withhold_failing else "")
         )
+
+    @property
+    def _null_suffix(self) -> str:
+        """How NULL is counted, as a suffix of the guarantee; empty if there is none."""
+        if not self.suppresses_cells:
+            return NULL_SUFFIXES.get(self.nulls, "")
+        withheld = NULL_SUFFIXES["suppress"] if self.nulls == "suppress" else ""
+        return f", NULL counted as a value; values may be released as NULL{withheld}"
 
     def summarize_recount(self, recount: Recount) -> str:
         """What a recount of the published release counted; the release itself holds rows only."""
@@ -298,7 +309,8 @@ class Guarantee:
                 " published.",
                 hint=REPORT_IT,
             )
-        null_rows = expected.null_rows if self.nulls in RELEASED_NULLS else 0
+        releases_nulls = self.suppresses_cells or self.nulls in RELEASED_NULLS
+        null_rows = expected.null_rows if releases_nulls else 0
         # Columns of strata keep their NULLs, and the recount includes these. So the number to
         # expect is only known without strata.
         if not self.by and recount.null_rows != null_rows:

@@ -33,6 +33,7 @@ RowMethod: TypeAlias = Literal[
     "kmember",
     "mondrian",
     "full_domain",
+    "local_suppression",
     "npn_mhm",
     "mdav_mhm",
     "cbfs_mhm",
@@ -70,7 +71,10 @@ class PolicyOptions(TypedDict, total=False):
     max_suppression: float | None
     # How a class is turned into released values.
     recoding: (
-        Literal["mean", "median", "medoid", "secure", "generalization", "representative"] | None
+        Literal[
+            "mean", "median", "medoid", "secure", "generalization", "representative", "common_value"
+        ]
+        | None
     )
     # Random seed: the same seed gives the same classes.
     seed: int
@@ -133,7 +137,10 @@ class ClassOptions(TypedDict, total=False):
     max_suppression: float | None
     # How a class is turned into released values.
     recoding: (
-        Literal["mean", "median", "medoid", "secure", "generalization", "representative"] | None
+        Literal[
+            "mean", "median", "medoid", "secure", "generalization", "representative", "common_value"
+        ]
+        | None
     )
     # Random seed: the same seed gives the same classes.
     seed: int
@@ -163,6 +170,9 @@ class ClassOptions(TypedDict, total=False):
     suppression: float
     # For full_domain: Release what classes have in common, not the levels.
     contract: bool
+    # For local_suppression: Quasi-identifiers whose cells are spared, separated by commas, the most
+    # important first.
+    importance: str
     # For secure_kward: Distance from the released value, in sample standard deviations of the
     # attribute.
     epsilon: float

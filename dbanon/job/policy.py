@@ -296,6 +296,8 @@ class Policy:
         # have none.
         if recoding.method is not None and recoding.method != self.method:
             raise InvalidParameter(f"Recoding {recoding.name} belongs to method {recoding.method}.")
+        if method.suppresses_cells:
+            _check_cell_suppression(self, method)
         check_weights(str(self.standardize), self.weights)
         if self.standardize == MAHALANOBIS and not method.result_type.has_row_classes:
             raise InvalidParameter(
@@ -317,7 +319,7 @@ class Policy:
                 " such classes.",
                 hint="Leave out `certificate`, or choose a method and recoding of numbers.",
             )
-        if self.also_k and recoding.method is not None:
+        if self.also_k and recoding.method is not None and not method.suppresses_cells:
             raise InvalidParameter(
                 f"Recoding {recoding.name} makes its own classes, which sets of columns cannot"
                 " make coarser.",
@@ -356,6 +358,7 @@ class Policy:
             "models": self.models,
             "column_sets": tuple(column_set.with_default_k(self.k) for column_set in self.also_k),
             "nulls": self.nulls,
+            "suppresses_cells": find_method(self.method).suppresses_cells,
             "withhold_failing": self.withhold_failing,
             "method_sentence": find_method(self.method).sentence,
         }
@@ -401,6 +404,32 @@ class Policy:
     def label_steps(self) -> Mapping[str, float] | None:
         """The grid widths by column if classes release ranges of a grid as labels, else None."""
         return self.steps if self.recoding == "generalization" and not self.local_range else None
+
+
+def _check_cell_suppression(policy: Policy, method: Method) -> None:
+    """Check the options of a method that releases values or NULL; raises InvalidParameter."""
+    if policy.recoding != method.recoding:
+        raise InvalidParameter(
+            f"Method {method.name} releases common values or NULL, which is recoding"
+            f" {method.recoding}, not {policy.recoding}.",
+            hint="Leave out `recoding`.",
+        )
+    if policy.hierarchies:
+        raise InvalidParameter(
+            f"Method {method.name} releases values or NULL, and no labels of hierarchies.",
+            hint="Leave out `hierarchies`, or choose a method that generalizes, such as"
+            ' `method="gaa_cp"`.',
+        )
+    if policy.weights and policy.options.get("importance"):
+        raise InvalidParameter(
+            "Both weights and importance state the price of a cell.",
+            hint="Leave out `weights`.",
+        )
+    if policy.standardize == MAHALANOBIS:
+        raise InvalidParameter(
+            f"Method {method.name} compares cells as equal or not, without distances.",
+            hint="Leave out `standardize`.",
+        )
 
 
 def _check_refinement(policy: Policy, method: Method) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dbanon.data.option import Option
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.data.schema import Attribute, Kind
-from dbanon.errors import InvalidParameter, UnsupportedType
+from dbanon.errors import InvalidParameter, UnsupportedType, pluralize
 from dbanon.job.nulls import MERGE
 from dbanon.job.policy import Policy
 from dbanon.measures import Model
@@ -97,7 +97,13 @@ def require_chain_options(
             " sets.",
             hint="Leave out `also_k`, or release without a chain.",
         )
-    # A cell in this message is a value of a row, not a cell of the chain.
+    # A cell in these messages is a value of a row, not a cell of the chain.
+    if find_method(policy.method).suppresses_cells:
+        raise InvalidParameter(
+            f"A chain does not suppress single cells, as method {policy.method} does: a value that"
+            " is suppressed in one release but not in the next would be revealed.",
+            hint='Choose another method, such as `method="gaa_cp"`, or release without a chain.',
+        )
     if policy.nulls == MERGE:
         raise InvalidParameter(
             "A chain does not suppress single cells: a value that is suppressed in one release but"
@@ -142,6 +148,7 @@ def require_spillable(policy: Policy, entity_columns: Sequence[str]) -> None:
         "an order": bool(policy.orders),
         "coded columns (top, bottom, recode)": bool(policy.coding.columns),
         "nulls=merge": policy.nulls == MERGE,
+        f"method {policy.method}": find_method(policy.method).suppresses_cells,
         # Only the recoding ``representative`` is measured by Gower's distance.
         f"recoding {policy.recoding}": find_recoding(str(policy.recoding)).measure == "gower",
     }
@@ -369,8 +376,8 @@ def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
             _require_category(attribute, method, recoding)
     if method.max_attributes is not None and len(attributes) > method.max_attributes:
         raise InvalidParameter(
-            f"Method {method.name} takes {method.max_attributes} quasi-identifier,"
-            f" not {len(attributes)}.",
+            f"Method {method.name} takes"
+            f" {pluralize(method.max_attributes, 'quasi-identifier')}, not {len(attributes)}.",
             hint="Name fewer quasi-identifiers, or choose another method.",
         )
     # Raises InvalidParameter if a weight names no attribute.
@@ -385,7 +392,11 @@ def _require_category(attribute: Attribute, method: Method, recoding: Recoding) 
     if not attribute.kind.is_numeric and not recoding.takes_categories and method.takes_points:
         hint = 'Use `recoding="representative"` or `recoding="generalization"`.'
         if not method.takes_categories:
-            names = ", ".join(name for name, other in METHODS.items() if other.takes_categories)
+            names = ", ".join(
+                name
+                for name, other in METHODS.items()
+                if other.takes_categories and not other.suppresses_cells
+            )
             hint = (
                 f'Use `recoding="representative"`, or a method that generalizes: {names}.'
                 " Text that has an order can be taken as ranks: state `orders`."
@@ -395,7 +406,11 @@ def _require_category(attribute: Attribute, method: Method, recoding: Recoding) 
             hint=hint,
         )
     if not method.takes_points:
-        alternatives = [name for name, other in METHODS.items() if other.takes_points]
+        alternatives = [
+            name
+            for name, other in METHODS.items()
+            if other.takes_points and not other.suppresses_cells
+        ]
         raise UnsupportedType(
             f"{subject} has no positions on a line, which method {method.name} needs.",
             hint='Methods that take it, with `recoding="representative"` or'

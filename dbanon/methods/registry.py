@@ -94,6 +94,8 @@ class Method:
         ``max_size`` no longer holds afterwards), ``generalized`` (reduces iloss), or None if there
         is none.
     random : True if the result depends on the seed.
+    suppresses_cells : True if the records of a class need not be NULL in the same attributes. What
+        they have in common is released, and all other cells as NULL.
     options : the options that only this method has, which ``run`` takes by name.
     forecast : the CPU seconds that it takes, as far as they were measured.
     """
@@ -115,6 +117,7 @@ class Method:
     space: SpaceBuilder = numeric_space
     refine: str | None = "points"
     random: bool = False
+    suppresses_cells: bool = False
     options: tuple[Parameter, ...] = ()
     forecast: MethodForecast = UNKNOWN
 

@@ -27,6 +27,7 @@ from dbanon.job.requirements import require_kinds
 from dbanon.methods import find_method
 from dbanon.methods.registry import BuildSpace, Method, MethodSpace, Tick
 from dbanon.partitioning.blocks import Blocks, DeferredSpace, partition_blocks
+from dbanon.partitioning.cells import code_for_method, merging_weights, sets_to_search
 from dbanon.partitioning.entities import build_units
 from dbanon.partitioning.refine import max_refined_size, refine_classes
 from dbanon.partitioning.strata import count_for_k, find_strata, too_few_error
@@ -67,6 +68,7 @@ def find_classes(
     # Raises an error for methods that group each attribute separately, which do not give the
     # guarantee of row classes; for those see ``find_attribute_classes``.
     policy.guarantee_for().check_method(find_method(policy.method))
+    microdata = code_for_method(microdata, policy)
     strata = _feasible_strata(microdata, policy)
     units = level_statistics = None
     clustered_microdata = microdata
@@ -253,10 +255,13 @@ def make_space_builder(
     DbanonError : the records cannot be represented, for example because of a bad option.
     """
     method = find_method(policy.method)
+    names = [attribute.name for attribute in microdata.attributes]
     extra_options: KeywordArguments = {}
     # ``steps`` are the widths of the grids, by column, from which ranges of numbers are released.
     # ``label_steps`` is None if the recoding does not release numbers as such ranges.
-    if method.refine == "generalized":
+    if method.suppresses_cells:
+        extra_options = {"column_sets": sets_to_search(policy, names)}
+    elif method.refine == "generalized":
         extra_options = {"label_steps": policy.label_steps}
     elif method.result_type.sees_all_strata:
         extra_options = {"level_steps": policy.steps, "level_statistics": level_statistics}
@@ -264,7 +269,7 @@ def make_space_builder(
         microdata,
         column_statistics,
         standardize=str(policy.standardize),
-        weights=policy.weights,
+        weights=merging_weights(policy, names),
         hierarchies=policy.hierarchies,
         **extra_options,
     )

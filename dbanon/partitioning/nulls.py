@@ -7,15 +7,15 @@ so a pattern with fewer than k records or persons cannot have a class.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.microdata import Microdata
-from dbanon.hierarchy.leaves import take_records
+from dbanon.hierarchy.leaves import suppress_values
 from dbanon.job.nulls import MERGE
 from dbanon.job.policy import Policy
+from dbanon.methods import find_method
 from dbanon.partitioning.strata import count_for_k, group_positions, pattern_codes
 
 BoolArray = NDArray[np.bool_]
@@ -161,8 +161,13 @@ def merge_nulls(microdata: Microdata, policy: Policy) -> Microdata:
     Records of withheld patterns stay as they are, in a stratum below k. If the policy asks for an
     evaluation, ``Microdata.before_suppression`` keeps the suppressed values.
     """
-    # ``valid`` is False for NULL; it is None if no value is NULL.
-    if policy.nulls != MERGE or microdata.valid is None:
+    # ``valid`` is False for NULL; it is None if no value is NULL. A method that suppresses cells
+    # chooses them itself, whatever is NULL already.
+    if (
+        policy.nulls != MERGE
+        or microdata.valid is None
+        or find_method(policy.method).suppresses_cells
+    ):
         return microdata
     valid, n_attributes = microdata.valid.copy(), len(microdata.attributes)
     n = microdata.n_records
@@ -189,20 +194,4 @@ def merge_nulls(microdata: Microdata, policy: Policy) -> Microdata:
             records_by_pattern, released_patterns, strict=True
         ):
             valid[pattern_records] = ~released_pattern
-    suppressed = microdata.valid & ~valid
-    if not suppressed.any():
-        return microdata
-    is_numeric = [attribute.kind.is_numeric for attribute in microdata.attributes]
-    numbers, codes = microdata.numbers.copy(), microdata.codes.copy()
-    # In place of NULL, stores write these values into the arrays, too.
-    numbers[suppressed[:, is_numeric]] = 0.0
-    codes[suppressed[:, np.logical_not(is_numeric)]] = -1
-    merged = replace(microdata, numbers=numbers, codes=codes, valid=valid, suppressed=suppressed)
-    # A suppressed value may have been the last of its category, or the last of its column that
-    # float64 cannot represent. Taking all records determines such facts anew.
-    merged_microdata = take_records(merged, np.arange(n))
-    return (
-        replace(merged_microdata, before_suppression=microdata)
-        if policy.evaluate
-        else merged_microdata
-    )
+    return suppress_values(microdata, microdata.valid & ~valid, keep_originals=policy.evaluate)

@@ -19,6 +19,7 @@ from dbanon.hierarchy.leaves import TreeBuilder, take_records
 from dbanon.job.policy import Policy
 from dbanon.methods import find_method
 from dbanon.methods.registry import Tick
+from dbanon.partitioning.cells import code_for_method
 from dbanon.partitioning.classes import (
     find_attribute_classes,
     find_classes,
@@ -66,6 +67,9 @@ def partition_for(
         "memory_limit": memory_limit,
         "tick": tick,
     }
+    if find_method(policy.method).suppresses_cells:
+        # Statistics of values do not describe codes.
+        microdata, column_statistics = code_for_method(microdata, policy), None
     n = microdata.n_records
     rare_positions = rare_records(microdata, policy)
     if rare_positions is not None:
@@ -262,6 +266,7 @@ def join_equal_classes(
     ------
     DbanonError : as ``partition_for``.
     """
+    microdata = code_for_method(microdata, policy)
     partition = clustering.classes
     assert isinstance(partition, Partition)
     group_of_record = np.append(group_of_class, SUPPRESSED)[partition.labels]

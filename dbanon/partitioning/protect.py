@@ -27,6 +27,7 @@ from dbanon.measures.recount import count_values
 from dbanon.methods import find_method
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.blocks import Blocks, partition_blocks
+from dbanon.partitioning.cells import merging_weights
 from dbanon.partitioning.entities import Persons
 from dbanon.partitioning.infeasible import infeasible_error
 from dbanon.partitioning.merge import (
@@ -206,11 +207,12 @@ def make_cost_space_builder(
     microdata: Microdata, column_statistics: ColumnStatistics, policy: Policy
 ) -> Callable[[NDArray[np.int64]], MixedSpace]:
     """Return a function that builds, for given records, the space that measures merging costs."""
+    names = [attribute.name for attribute in microdata.attributes]
     return mixed_space(
         microdata,
         column_statistics,
         standardize=str(policy.standardize),
-        weights=policy.weights,
+        weights=merging_weights(policy, names),
         hierarchies=policy.hierarchies,
         label_steps=policy.label_steps,
     )

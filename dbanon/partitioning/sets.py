@@ -38,6 +38,7 @@ from dbanon.job.policy import Policy
 from dbanon.job.sets import ColumnSet
 from dbanon.kernels import Models
 from dbanon.methods.registry import Tick
+from dbanon.partitioning.cells import code_for_method
 from dbanon.partitioning.merge import Guard, merge_block
 from dbanon.partitioning.protect import make_cost_space_builder, merge_by_blocks
 from dbanon.partitioning.strata import group_positions, require_memory, stratum_numbers
@@ -216,6 +217,7 @@ def coarsen_for_column_sets(
     """
     if not policy.also_k:
         return clustering
+    microdata = code_for_method(microdata, policy)
     partition = clustering.classes
     assert isinstance(partition, Partition)
     column_statistics = clustering.column_statistics or ColumnStatistics.of(microdata)

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from dbanon.errors import InvalidParameter
-from dbanon.recoding import generalization, mean, median, medoid, representative, secure
+from dbanon.recoding import (
+    common_value,
+    generalization,
+    mean,
+    median,
+    medoid,
+    representative,
+    secure,
+)
 from dbanon.recoding.columns import (
     GENERALIZED,
     INTERVALS,
@@ -24,6 +32,7 @@ RECODINGS: dict[str, Recoding] = {
         secure.RECODING,
         generalization.RECODING,
         representative.RECODING,
+        common_value.RECODING,
     )
 }
 

@@ -267,6 +267,29 @@ def release_member_values(
     return ReleasedColumn(attribute, released, missing, unrounded=values)
 
 
+def release_record_values(
+    microdata: Microdata, partition: Partition, attribute: Attribute, records: NDArray[np.int64]
+) -> ReleasedColumn:
+    """Release the values of these records, int64 (n_classes,), one per class.
+
+    float64 must hold all numbers exactly; see ``refuse_inexact_numbers``.
+    """
+    if attribute.kind.is_numeric:
+        position = microdata.numeric.index(attribute)
+        return release_member_values(
+            microdata, partition, position, microdata.numbers[records, position]
+        )
+    column = microdata.categorical.index(attribute)
+    # Index -1, the code of NULL, selects the appended text.
+    values = np.array([*microdata.categories[column], ""], object)
+    codes = microdata.codes[records, column]
+    missing = None if not (codes < 0).any() else codes < 0
+    # The released values are texts, also if a number was read as a category (``nominal``).
+    if attribute.kind is not Kind.CATEGORY or attribute.nominal:
+        attribute = replace(attribute, kind=Kind.CATEGORY, sql_type=GENERALIZED, nominal=False)
+    return ReleasedColumn(attribute, values[codes], missing)
+
+
 def recode_attributes(
     microdata: Microdata,
     classes: MethodResult,

@@ -18,25 +18,22 @@ k-anonymity through microaggregation", Data Mining and Knowledge Discovery 11 (2
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata, most_frequent_codes
 from dbanon.data.partition import Partition
-from dbanon.data.schema import Attribute, Kind
+from dbanon.data.schema import Attribute
 from dbanon.hierarchy.leaves import encode_leaves
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.recoding.columns import (
-    GENERALIZED,
     ExactTotals,
     Recoding,
     ReleasedColumn,
     Settings,
     refuse_inexact_numbers,
-    release_member_values,
+    release_record_values,
 )
 from dbanon.recoding.mean import release_means
 
@@ -69,7 +66,8 @@ def release_representatives(
     for attribute in microdata.attributes:
         if attribute.name in trees:
             records = find_medoids(microdata, partition, attribute, trees[attribute.name])
-            columns[attribute.name] = _release_record_values(
+            refuse_inexact_numbers(microdata.select_attributes([attribute.name]), "representative")
+            columns[attribute.name] = release_record_values(
                 microdata, partition, attribute, records
             )
         elif not attribute.kind.is_numeric:
@@ -78,7 +76,7 @@ def release_representatives(
             records = _find_first_records(
                 partition, codes, most_frequent_codes(codes[members], partition.labels[members])
             )
-            columns[attribute.name] = _release_record_values(
+            columns[attribute.name] = release_record_values(
                 microdata, partition, attribute, records
             )
     return tuple(columns[attribute.name] for attribute in microdata.attributes)
@@ -132,27 +130,6 @@ def _find_first_records(
     matches = np.flatnonzero(codes[members] == code_of_class[labels])
     first = np.flatnonzero(np.diff(labels[matches], prepend=-1))
     return np.asarray(members[matches[first]], np.int64)
-
-
-def _release_record_values(
-    microdata: Microdata, partition: Partition, attribute: Attribute, records: NDArray[np.int64]
-) -> ReleasedColumn:
-    """Release the values of these records, int64 (n_classes,), one per class."""
-    if attribute.kind.is_numeric:
-        refuse_inexact_numbers(microdata.select_attributes([attribute.name]), "representative")
-        position = microdata.numeric.index(attribute)
-        return release_member_values(
-            microdata, partition, position, microdata.numbers[records, position]
-        )
-    column = microdata.categorical.index(attribute)
-    # Index -1, the code of NULL, selects the appended text.
-    values = np.array([*microdata.categories[column], ""], object)
-    codes = microdata.codes[records, column]
-    missing = None if not (codes < 0).any() else codes < 0
-    # The released values are texts, also if a number was read as a category (``nominal``).
-    if attribute.kind is not Kind.CATEGORY or attribute.nominal:
-        attribute = replace(attribute, kind=Kind.CATEGORY, sql_type=GENERALIZED, nominal=False)
-    return ReleasedColumn(attribute, values[codes], missing)
 
 
 RECODING = Recoding(

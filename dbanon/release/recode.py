@@ -31,6 +31,7 @@ from dbanon.hierarchy.leaves import (
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import Policy
 from dbanon.measures import Loss, exact_and_rounded_sums, iloss, loss_from_sums
+from dbanon.methods import find_method
 from dbanon.recoding import (
     GENERALIZED,
     ExactTotals,
@@ -39,6 +40,7 @@ from dbanon.recoding import (
     find_recoding,
     recode_attributes,
 )
+from dbanon.release.cells import suppress_differing_cells
 from dbanon.release.publication import PublicSums, public_sums
 
 
@@ -51,7 +53,9 @@ def recode(
 ) -> Release:
     """Compute the released values of each class, and their information loss.
 
-    Only released records are used. In the result, all rows of a class have equal released values.
+    Only released records are used. If the method suppresses cells, cells whose values the records
+    of a class do not share are replaced by NULL first. In the result, all rows of a class have
+    equal released values.
 
     Parameters
     ----------
@@ -64,6 +68,8 @@ def recode(
         are withheld.
     """
     recoding = find_recoding(str(policy.recoding))
+    if find_method(policy.method).suppresses_cells:
+        microdata, clustering = _suppress_cells(microdata, clustering)
     parameters = {name: policy.options[name] for name in recoding.parameters}
     # The levels of generalization that full_domain chose; None for other methods. With its option
     # ``contract``, labels depend on the values of each class alone, not on the levels.
@@ -134,6 +140,14 @@ def recode(
         has_classes_per_column=has_classes_per_column,
         suppressed_cells=suppressed,
     )
+
+
+def _suppress_cells(
+    microdata: Microdata, clustering: ClusteringResult
+) -> tuple[Microdata, ClusteringResult]:
+    """Replace cells by NULL that a class has no common value for; drop the statistics of before."""
+    suppressed = suppress_differing_cells(microdata, clustering.classes)
+    return suppressed, replace(clustering, column_statistics=None)
 
 
 def _losses_by_column(

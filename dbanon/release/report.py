@@ -33,6 +33,7 @@ from dbanon.release.words import (
     describe_counts,
     describe_exports,
     describe_files_of_other_accounts,
+    describe_mostly_suppressed_columns,
     describe_nearness,
     describe_new_schema,
     describe_passthrough,
@@ -40,6 +41,7 @@ from dbanon.release.words import (
     list_cautions,
     list_leading_cautions,
     list_leading_pairs,
+    suppresses_cells,
     to_json_values,
 )
 
@@ -317,7 +319,12 @@ class Report(LabelledTextWithHtml):
         return describe_averaged_codes(self.arguments)
 
     def describe_lost_columns(self) -> list[str]:
-        """Describe each column that is lost completely, and suggest remedies."""
+        """Describe each column that is lost completely, and suggest remedies.
+
+        If the method suppresses cells, this also describes columns that lost most of their values.
+        """
+        if suppresses_cells(self.arguments):
+            return describe_mostly_suppressed_columns(self.arguments, self.rows_out)
         return [
             f'"{name}" is lost completely: all rows have one label. What helps: '
             + (

@@ -111,15 +111,42 @@ def describe_coding(arguments: JsonMapping) -> list[tuple[str, str]]:
 
 def describe_counts(arguments: JsonMapping) -> list[tuple[str, str]]:
     """Return pairs of label and text about column sets, suppressed cells and method counts."""
-    cells = ", ".join(
-        f"{name} {count}" for name, count in arguments.get("suppressed_cells", {}).items()
-    )
+    counts = arguments.get("suppressed_cells", {})
+    cells = ", ".join(f"{name} {count}" for name, count in counts.items())
+    label = "rare cells released as NULL"
+    if suppresses_cells(arguments):
+        label, cells = "cells released as NULL", f"{sum(counts.values())}: {cells}"
     return [
         *describe_coding(arguments),
         *describe_column_sets(arguments),
-        *([("rare cells released as NULL", cells)] if cells else []),
+        *([(label, cells)] if counts else []),
         *describe_method_counts(read_key_or_former_key(arguments, "method_counts", {})),
     ]
+
+
+# A column that loses at least this share of its values is of little use.
+_MOSTLY = 0.5
+
+
+def describe_mostly_suppressed_columns(arguments: JsonMapping, n_rows: int) -> list[str]:
+    """Describe each column that lost most of its values to the suppression of cells.
+
+    Parameters
+    ----------
+    n_rows : the number of released rows.
+    """
+    return [
+        f'"{name}" is released as NULL in {count / n_rows:.0%} of the rows, because too few rows'
+        " share its values. What helps: coarser values in a view, such as bands of a number, a"
+        " method that generalizes, fewer quasi-identifiers, or a smaller k"
+        for name, count in arguments.get("suppressed_cells", {}).items()
+        if count >= _MOSTLY * n_rows
+    ]
+
+
+def suppresses_cells(arguments: JsonMapping) -> bool:
+    """Whether the release's method suppresses single cells, by the arguments of its report."""
+    return arguments.get("recoding") == "common_value"
 
 
 def list_cautions(arguments: JsonMapping, entity: str | None) -> tuple[Caution, ...]:

@@ -22,12 +22,14 @@ from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import CLIENT
 from dbanon.job.verdict import Caution, ExpectedRelease
+from dbanon.methods import find_method
 from dbanon.partitioning.coding import code_columns
 from dbanon.partitioning.nulls import merge_nulls
 from dbanon.partitioning.partition_for import join_equal_classes, partition_for
 from dbanon.partitioning.person_rows import with_layers
 from dbanon.partitioning.sets import coarsen_for_column_sets
 from dbanon.release.attribute_disclosure import FewPersons, RetainedIdentifier
+from dbanon.release.cells import suppress_differing_cells
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
 from dbanon.release.outcome import OperatorFigures, build_losses
 from dbanon.release.recode import Release, find_lost_columns, number_combinations, recode
@@ -374,6 +376,11 @@ def read_and_cluster(
         clustering = _merge_indistinguishable_classes(
             planned, policy, source, microdata, clustering
         )
+        if find_method(policy.method).suppresses_cells:
+            # The recount, the evaluation and the report need to know which cells are NULL now.
+            microdata = suppress_differing_cells(
+                microdata, clustering.classes, keep_originals=policy.evaluate
+            )
     return microdata, policy, clustering
 
 

@@ -28,6 +28,7 @@ from dbanon.data.partition import Partition
 from dbanon.data.schema import CASEFOLD, Attribute, Kind
 from dbanon.job.nulls import MERGE, RELEASED_NULLS
 from dbanon.job.policy import Policy
+from dbanon.methods import find_method
 from dbanon.partitioning.classes import require_budget
 from dbanon.partitioning.nulls import merge_patterns
 from dbanon.partitioning.strata import null_error, too_few_error_for_count
@@ -336,6 +337,9 @@ def require_feasible(
     # The budget is the share of rows that ``max_suppression`` allows to be withheld.
     require_budget(policy, n_withheld, n_rows)
     columns_with_nulls = [a for a in roles.quasi_identifiers if nulls_by_column[a.name]]
+    if find_method(policy.method).suppresses_cells:
+        # Classes may hold rows with different patterns of NULLs, which so need no k.
+        columns_with_nulls = []
     _require_strata(session, relation, roles, policy, columns_with_nulls, n_rows, n_withheld)
 
 

@@ -494,6 +494,22 @@ def _filtered_relation(
     )
 
 
+def read_rows(
+    session: Session, relation: Relation, attributes: Sequence[Attribute]
+) -> list[SqlRow]:
+    """Read columns without a row key, in no particular order.
+
+    Integers, decimals and floats are returned as floats, and all other values as texts.
+    """
+    expressions = ", ".join(
+        f"CAST(s.{quote(attribute.name)} AS DOUBLE PRECISION)"
+        if attribute.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT)
+        else session.dialect.text_of(attribute)
+        for attribute in attributes
+    )
+    return session.rows(f"SELECT {expressions} FROM {relation.relation_to_read.quoted} AS s")
+
+
 def recode_in_value_order(
     session: Session, relation: RelationName, attribute: Attribute, column: CodedColumn
 ) -> CodedColumn:

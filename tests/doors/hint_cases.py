@@ -302,6 +302,37 @@ OF_TABLES = (
         leave_out=["spill"],
         does=[{"evaluate": None}],
     ),
+    # Local suppression.
+    Case(
+        "Leave out `recoding`.",
+        {"method": "local_suppression", "recoding": "mean"},
+        leave_out=["recoding"],
+    ),
+    Case(
+        "Leave out `hierarchies`, or choose a method that generalizes",
+        {"method": "local_suppression", "nulls": "category", **_AGE},
+        leave_out=["hierarchies"],
+    ),
+    Case(
+        "Leave out `weights`.",
+        {
+            "method": "local_suppression",
+            "options": {"importance": "age"},
+            "weights": {"age": 2},
+        },
+        leave_out=["weights"],
+    ),
+    Case(
+        "Name some of these columns, each once: {}.",
+        {"method": "local_suppression", "options": {"importance": "town"}},
+        does=[{"options": {"importance": "age"}}],
+    ),
+    Case(
+        "Take them as categories",
+        {"method": "local_suppression", "quasi_identifiers": ["huge"]},
+        values={"kinds": {"huge": "nominal"}},
+        doors=_LINE,
+    ),
     Case(
         "Leave out `kept_columns`.",
         {"kept_columns": "client", "keep": ["town"]},

@@ -93,6 +93,12 @@ COMMANDS = (
         [new_chain(release="--nulls category"), new_chain(release="--nulls suppress")],
     ),
     of_chain(
+        'Choose another method, such as `method="gaa_cp"`, or release without a chain.',
+        "--method local_suppression",
+        "--method gaa_cp",
+        alone="--method local_suppression",
+    ),
+    of_chain(
         "Leave out the method's option suppression.",
         "--method full_domain --option suppression=0.1 --recoding generalization",
     ),

@@ -132,3 +132,33 @@ def test_half_a_character_is_refused_without_its_value(form: Any, roles: Any) ->
     # Python's own error contains the value.
     assert failure.value.__cause__ is None
     assert failure.value.__context__ is None
+
+
+def test_suppressed_cells_are_null_in_types_that_have_it() -> None:
+    """NumPy has no NULL for integers and booleans, so pandas' own types hold such columns."""
+    frame = pd.DataFrame(
+        {
+            "small": np.array([1, 1, 1, 1, 2], np.uint8),
+            "flag": [True, True, True, True, False],
+            "word": pd.Categorical(["a", "a", "a", "a", "b"]),
+            "day": pd.to_datetime(["2020-01-01"] * 4 + ["2021-01-01"]),
+            "size": [0.5, 0.5, 0.5, 0.5, 1.5],
+        }
+    )
+    for name in frame.columns:
+        rows, report = dbanon.anonymize_frame(
+            frame, quasi_identifiers=[name], k=2, method="local_suppression"
+        )
+        assert report.suppressed_cells == {name: 2}
+        assert rows[name].isna().sum() == 2
+        assert set(rows[name].dropna()) == {frame[name][0]}
+    types = dbanon.anonymize_frame(
+        frame, quasi_identifiers=list(frame.columns), k=2, method="local_suppression"
+    )[0].dtypes.astype(str)
+    assert types.to_dict() == {
+        "small": "UInt8",
+        "flag": "boolean",
+        "word": "category",
+        "day": str(frame["day"].dtype),
+        "size": "float64",
+    }

@@ -50,6 +50,7 @@ def people() -> pd.DataFrame:
             "ill": _RNG.choice(["x", "y", "z"], _N),
             "email": [f"p{i}@example.org" for i in n],
             "hole": pd.array(n % 40, "Int64"),
+            "huge": 2**60 + n % 20,
             "seldom": pd.array(n % 40, "Int64"),
             "part": pd.array(n % 40, "Int64"),
             "pair": pd.array(n % 40, "Int64"),

@@ -151,6 +151,12 @@ def test_numbers_match_however_a_population_writes_them() -> None:
     assert "without a person in the population table" in str(other)
 
 
+def test_a_column_that_identifies_each_record_is_noticed() -> None:
+    result = dbanon.disclosure_risk(SURVEY, quasi_identifiers=["sex", "pid"])
+    assert 'Column "pid" has another value in each record' in str(result)
+    assert "another value" not in str(dbanon.disclosure_risk(SURVEY, **NAMED))
+
+
 def test_suda_names_the_columns_that_single_records_out() -> None:
     result = dbanon.disclosure_risk(SURVEY, **NAMED, suda=True)
     assert result.suda is not None
@@ -237,7 +243,7 @@ def test_the_list_names_each_record_with_its_risk(tmp_path: Path) -> None:
     assert rare["records_alike"] == "1"
     # Any of its values suffices, so that leaving out one column changes nothing.
     assert rare["columns"] == ""
-    assert sorted(rare["suda_columns"].split()) == ["age", "region", "sex"]
+    assert sorted(rare["suda_columns"].split(", ")) == ["age", "region", "sex"]
     assert "qzrare" not in path.read_text()
 
 
@@ -247,7 +253,7 @@ def test_the_list_names_the_columns_without_which_the_risk_is_lower(tmp_path: Pa
     dbanon.disclosure_risk(frame, quasi_identifiers=["a", "b"], records=path)
     lines = {int(line["row"]): line for line in read_list(path)}
     # Without a, the first row is like four others; without b, like the last one.
-    assert lines[0]["columns"] == "a b"
+    assert lines[0]["columns"] == "a, b"
     assert lines[1]["columns"] == "a"
     assert lines[4]["columns"] == "b"
 
@@ -279,6 +285,8 @@ def test_a_call_that_fails_leaves_no_list(tmp_path: Path) -> None:
     ("frame", "options", "error"),
     [
         (SURVEY.assign(w="20"), {"weight": "w"}, UnsupportedType),
+        (SURVEY.assign(w=pd.to_datetime("2020-01-01")), {"weight": "w"}, UnsupportedType),
+        (SURVEY.assign(w=True), {"weight": "w"}, UnsupportedType),
         (SURVEY, {"weight": "sex"}, InvalidParameter),
         (SURVEY, {"weight": "w", "household": "w"}, InvalidParameter),
         (SURVEY, {"quasi_identifiers": []}, InvalidParameter),

@@ -1,4 +1,4 @@
-"""Methods and options that no record contains yet: the test leaves them out.
+"""Methods, recodings and options that no record contains yet: the test leaves them out.
 
 Existing results must stay the same when something is added. ``python -m tests.golden diff`` shows
 additions, and ``record`` records them.
@@ -15,7 +15,7 @@ from unittest import mock
 
 import dbanon
 from tests.golden import records
-from tests.golden.doors import COMMAND, Answer
+from tests.golden.doors import COMMAND, RECODINGS, Answer
 
 _COMMAND = "anonymize"
 
@@ -36,10 +36,16 @@ class Additions:
         current = {str(parameter.name) for parameter in COMMAND.commands[_COMMAND].params}
         return frozenset(current) - set(recorded)
 
+    @cached_property
+    def recodings(self) -> frozenset[str]:
+        """Names of recodings; the record of frames has a case of each method for each."""
+        recorded = {case.partition("/")[2] for case in records.load("frame")}
+        return frozenset(RECODINGS) - recorded
+
     def cases(self, cases: Mapping[str, Any]) -> dict[str, Any]:
-        """The cases without those of an added method."""
+        """The cases without those of an added method or recoding."""
         return {
-            case: arguments for case, arguments in cases.items() if not self._is_of_method(case)
+            case: arguments for case, arguments in cases.items() if not self._is_of_addition(case)
         }
 
     def answer(self, case: str, answer: Answer) -> Answer:
@@ -59,6 +65,8 @@ class Additions:
             for method in self.methods:
                 hint = hint.replace(f", {method}", "")
             fields["refused.hint"] = hint
+        for name, value in fields.items():
+            fields[name] = self._without_recodings(value)
         if case.startswith("dbanon "):
             for option in self.options:
                 fields.pop(option, None)
@@ -71,5 +79,17 @@ class Additions:
         with mock.patch.dict(dbanon.METHODS, recorded, clear=True):
             yield
 
-    def _is_of_method(self, case: str) -> bool:
-        return bool(self.methods & set(re.findall(r"\w+", case)))
+    def _without_recodings(self, value: Any) -> Any:
+        """A value without added recodings in its lists, also in those of texts."""
+        if isinstance(value, str):
+            for recoding in self.recodings:
+                value = re.sub(rf"(, |\|)(['\"]?){recoding}\2", "", value)
+        elif isinstance(value, (list, tuple)):
+            remaining = [each for each in value if each not in [*self.recodings]]
+            value = [self._without_recodings(each) for each in remaining]
+        elif isinstance(value, dict):
+            value = {name: self._without_recodings(each) for name, each in value.items()}
+        return value
+
+    def _is_of_addition(self, case: str) -> bool:
+        return bool((self.methods | self.recodings) & set(re.findall(r"\w+", case)))

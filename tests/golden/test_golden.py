@@ -96,7 +96,7 @@ GRANTS = (
 def test_a_grant_more_or_less_is_a_difference(
     golden_database: tuple[str, Path], local_pg_server: Server
 ) -> None:
-    url, _ = golden_database
+    (url, _), additions = golden_database, Additions()
     # The last is of a relation that the first has, too.
     rounds = [list(GRANTS)]
     if local_pg_server.version >= 17:
@@ -105,8 +105,11 @@ def test_a_grant_more_or_less_is_a_difference(
     def differences_after(*changes: str) -> list[str]:
         for change in changes:
             local_pg_server.execute(change, url=url)
-        now = {case: records.recorded(answer, []) for case, answer in Surface(url).answers()}
-        return list(records.differences("surface", records.load("surface"), now))
+        now = {
+            case: records.recorded(additions.answer(case, answer), [])
+            for case, answer in Surface(url).answers()
+        }
+        return list(records.differences("surface", records.load("surface"), additions.cases(now)))
 
     for grants in rounds:
         differences = differences_after(

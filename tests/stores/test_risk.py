@@ -10,8 +10,10 @@ import pandas as pd
 import pytest
 
 import dbanon
-from dbanon.errors import ColumnNotFound, InvalidParameter, KeyRequired
-from tests.stores.databases import Database
+from dbanon.errors import ColumnNotFound, InvalidParameter, KeyRequired, UnsupportedType
+from tests.stores.databases import ALL_NAMES, Database
+
+DATABASES = ALL_NAMES
 
 COLUMNS = ("pid", "sex", "score", "born", "home", "w")
 ROWS = [
@@ -78,6 +80,10 @@ def test_a_view_and_a_list_need_a_key(database: Database, tmp_path: Path) -> Non
         dbanon.disclosure_risk(database.url, "people", **NAMED, records=path)
     with pytest.raises(KeyRequired, match="population"):
         dbanon.disclosure_risk(database.url, "people", **NAMED, population="seen")
+    with pytest.raises(UnsupportedType, match='The weight "born"'):
+        dbanon.disclosure_risk(
+            database.url, "people", quasi_identifiers=["sex"], weight="born", key=["pid"]
+        )
     with pytest.raises(ColumnNotFound):
         dbanon.disclosure_risk(database.url, "people", **(NAMED | {"weight": "weight"}))
     assert not path.exists()

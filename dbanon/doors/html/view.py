@@ -19,6 +19,7 @@ from dbanon.release.words import (
     describe_column_sets,
     describe_method_counts,
     now,
+    suppresses_cells,
 )
 from dbanon.run.inspect_release import ReleaseInspection
 from dbanon.run.verify import Verification
@@ -430,6 +431,10 @@ def _describe_nulls(report: Report) -> str:
     """Describe how many rows have a NULL in a quasi-identifier, and how they were treated."""
     count = mask_small_count(report.null_rows, report.k_requested)
     null_treatment = report.arguments.get("nulls", "error")
+    if suppresses_cells(report.arguments):
+        n_cells = sum(report.suppressed_cells.values())
+        cells = mask_small_count(n_cells, report.k_requested)
+        return f"{count}; {cells} values were released as NULL"
     if null_treatment == "suppress":
         # Rows with NULL in a quasi-identifier are withheld. ``null_rows`` counts released rows, so
         # their NULLs are in strata.

@@ -73,6 +73,7 @@ def check_job(job: Job) -> None:
         "bottom": bool(policy.bottom),
         "recode": bool(policy.recode),
         "nulls=merge": policy.nulls == MERGE,
+        f"method {policy.method}": find_method(policy.method).suppresses_cells,
         "chain": job.chain is not None,
         "pseudonyms": bool(job.pseudonyms),
         "persons=rows": job.persons != WHOLE_PERSONS,

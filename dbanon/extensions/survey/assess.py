@@ -207,10 +207,10 @@ class _Assessment:
 
     def measure(self, columns: list[int]) -> tuple[Frequencies, Floats]:
         """Count frequencies by some of the columns, and compute the individual risks."""
-        codes = np.ascontiguousarray(self._sample.codes[:, columns])
+        codes = _select_columns(self._sample.codes, columns)
         frequencies = count_frequencies(codes, self._weights, missing=self._missing)
         if self.basis == POPULATION and self._sample.population is not None:
-            population = np.ascontiguousarray(self._sample.population[:, columns])
+            population = _select_columns(self._sample.population, columns)
             persons = measure_k_map(codes, population, missing=self._missing).frequencies
             # The numbers of persons are known, so that nothing is to be estimated.
             return frequencies, 1 / np.maximum(persons, frequencies.sample)
@@ -223,8 +223,7 @@ class _Assessment:
         drops = np.empty((len(risks), n_columns))
         for column in range(n_columns):
             others = [other for other in range(n_columns) if other != column]
-            # Without any column, all records are alike.
-            drops[:, column] = risks - (self.measure(others)[1] if others else 1 / len(risks))
+            drops[:, column] = risks - self.measure(others)[1]
         return np.maximum(drops, 0.0)
 
     def fit_log_linear(self) -> LogLinearRisk | None:
@@ -272,6 +271,12 @@ class _Assessment:
                 f"{pluralize(incomplete, 'record')} with NULL: it {meaning}; in combinations and"
                 " for unique persons it is a value of its own, and SUDA leaves it out"
             )
+        for name, column in zip(self._request.quasi_identifiers, self._sample.codes.T, strict=True):
+            if n > 1 and len(np.unique(column)) == n:
+                notes.append(
+                    f'Column "{name}" has another value in each record, so that it singles out all'
+                    " of them: give it in bands, or leave it out if nobody can know it"
+                )
         if self._sample.weights is not None and self.larger_population is None:
             notes.append(
                 f"the population of {self.population_size:.0f} persons is not larger than the"
@@ -313,6 +318,13 @@ def require_positive_weights(weights: Floats, is_valid: NDArray[np.bool_], name:
             f" {len(weights)} rows.",
             hint="A record without a weight stands for nobody. Leave out these rows in a view.",
         )
+
+
+def _select_columns(codes: Codes, columns: list[int]) -> Codes:
+    """Select columns of codes; without any, all records are alike: int32 (n, 1) of zeros."""
+    return (
+        np.ascontiguousarray(codes[:, columns]) if columns else np.zeros((len(codes), 1), np.int32)
+    )
 
 
 def _count_risks(risks: Floats) -> dict[float, int]:

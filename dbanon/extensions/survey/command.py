@@ -9,6 +9,7 @@ import click
 
 from dbanon.data.option import parameters
 from dbanon.doors.cli.anonymize import with_options
+from dbanon.doors.cli.log import print_message
 from dbanon.doors.cli.options import parse_table_options
 from dbanon.doors.cli.support import (
     ROWS_HELP,
@@ -57,4 +58,6 @@ def risk(url: str, records: Path | None, **arguments: Any) -> None:
             lambda: pairs_table("Disclosure risk of the sample", result.pairs()),
         )
         if records is not None and output_format == "table":
-            click.echo(f"List of records, private and not for publication: {records}", err=True)
+            print_message(
+                f"List of records, private and not for publication: {records}", event="info"
+            )

@@ -23,14 +23,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from dbanon.errors import InvalidParameter, RecountFailed
 from dbanon.extensions.survey.suppression_bound import bound_wildcard_cost
-from dbanon.extensions.survey.suppression_category import search_category_plan
-from dbanon.extensions.survey.suppression_problem import (
-    Demand,
-    Plan,
-    Problem,
-    cheapest_own_masks,
-    distinct_rows,
-)
 from dbanon.extensions.survey.suppression_program import (
     ProgramResult,
     has_solver,
@@ -39,6 +31,14 @@ from dbanon.extensions.survey.suppression_program import (
 )
 from dbanon.extensions.survey.suppression_recount import MissingRule, recount_rows
 from dbanon.extensions.survey.suppression_wildcard import search_wildcard_plan
+from dbanon.methods.suppression_category import search_category_plan
+from dbanon.methods.suppression_problem import (
+    Demand,
+    Plan,
+    Problem,
+    cheapest_own_masks,
+    distinct_rows,
+)
 
 # The searches visit all sets of columns.
 MAX_COLUMNS = 12

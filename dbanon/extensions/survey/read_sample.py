@@ -80,13 +80,13 @@ def read_table(request: RiskRequest, source: Source, tick: Tick = ignore_progres
     )
     relation = source.describe(job)
     attributes = apply_kinds([relation.attribute(name) for name in names], kinds)
-    for attribute in attributes:
-        if attribute.name == request.weight:
-            require_weight_type(attribute)
     require_kinds(job.policy, attributes)
     relation = source.pin(source.with_row_locator(relation, job, request.columns), request.columns)
     tick(0.0)
     attributes = source.complete_attributes_from_values(relation, attributes)
+    for attribute in attributes:
+        if attribute.name == request.weight:
+            require_weight_type(attribute)
     texts = tuple(replace(relation.attribute(name), kind=Kind.CATEGORY) for name in text_names)
     # Only privacy models need the order of values, so read them as leaves of a hierarchy are read.
     roles = ColumnRoles(attributes, sensitive=texts, hierarchy_columns=frozenset(text_names))
@@ -132,10 +132,10 @@ def require_weight_type(attribute: Attribute) -> None:
     ------
     UnsupportedType : it does not hold numbers.
     """
-    # Some types are known only once values are read; ``require_kinds`` refuses others.
-    if attribute.kind not in (*_WEIGHT_KINDS, Kind.OTHER):
+    if attribute.kind not in _WEIGHT_KINDS:
         raise UnsupportedType(
-            f'The weight "{attribute.name}" is of type {attribute.sql_type}, and not a number.',
+            f'The weight "{attribute.name}" is of type {attribute.sql_type or "text"}, and not a'
+            " number.",
             hint="Name a column of numbers as the `weight`, or cast it to a number in a view.",
         )
 

@@ -118,7 +118,7 @@ def _list_lines(
 def _name_largest(names: Sequence[str], shares: Floats) -> str:
     """Name the columns with a share, float64 (m,), the largest first."""
     order = np.argsort(-shares, kind="stable")
-    return " ".join(names[column] for column in order.tolist() if shares[column] > _NEGLIGIBLE)
+    return ", ".join(names[column] for column in order.tolist() if shares[column] > _NEGLIGIBLE)
 
 
 def _format(value: float) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dbanon.extensions.survey.suppression_problem import (
+from dbanon.methods.suppression_problem import (
     Floats,
     Integers,
     Problem,

@@ -24,7 +24,7 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from dbanon.extensions.survey.suppression_problem import (
+from dbanon.methods.suppression_problem import (
     Demand,
     Integers,
     Plan,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.extensions.survey.suppression_problem import (
+from dbanon.methods.suppression_problem import (
     Floats,
     Integers,
     Plan,

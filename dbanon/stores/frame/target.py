@@ -139,7 +139,7 @@ def generalized_column(
         values_by_text = {str(value): value for value in source.dropna().unique()}
         if {text for text in texts if text is not None} <= values_by_text.keys():
             texts = np.array([values_by_text.get(text) for text in texts], object)
-            dtype = source_dtype
+            dtype = source_dtype if is_missing is None else _nullable(source_dtype)
         elif is_categorical:
             dtype = "category"
     class_labels: pd.Series[Any] = pd.Series(texts, dtype=object).astype(dtype)
@@ -434,9 +434,17 @@ def _released_column(
         return pd.Series(python_values[row_classes], dtype=dtype)
     if is_missing is None:
         return pd.Series(values[row_classes]).astype(dtype)
+    dtype = _nullable(dtype)
     nullable_values = values.astype(object)
     nullable_values[is_missing] = pd.NA if pd.api.types.is_extension_array_dtype(dtype) else np.nan
     return pd.Series(nullable_values[row_classes], dtype=dtype)
+
+
+def _nullable(dtype: AnyDtype | ExtensionDtype) -> Any:
+    """Return the type of pandas that has NULL, for integers and booleans of numpy."""
+    if dtype.kind in "biu" and not pd.api.types.is_extension_array_dtype(dtype):
+        return pd.Series([0], dtype=dtype).convert_dtypes().dtype
+    return dtype
 
 
 def _recount(frame: pd.DataFrame, names: Sequence[str]) -> Recount:

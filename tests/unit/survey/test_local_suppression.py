@@ -103,7 +103,7 @@ def test_larger_tables_meet_several_demands(missing, monkeypatch):
 @pytest.mark.parametrize("missing", RULES)
 def test_blocks_of_a_large_table_meet_k(missing, monkeypatch):
     monkeypatch.setattr(local_suppression, "has_solver", lambda: False)
-    monkeypatch.setattr("dbanon.extensions.survey.suppression_category._MAX_PAIRS", 40 * 128)
+    monkeypatch.setattr("dbanon.methods.suppression_category._MAX_PAIRS", 40 * 128)
     codes = survey_like(500, seed=3)
     result = suppress_cells(codes, 4, missing=missing, seconds=1)
     check_result(codes, result, [(range(7), 4)], np.ones(7), missing)

@@ -17,12 +17,13 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.extensions.survey.suppression_problem import (
+from dbanon.methods.suppression_problem import (
     Demand,
     Integers,
     Plan,
@@ -39,7 +40,13 @@ _MAX_ROUNDS, _MAX_IDLE_ROUNDS, _MAX_WORK = 2_000, 200, 1_000_000_000
 _Donor = tuple[float, tuple[int, int], int]
 
 
-def search_category_plan(problem: Problem, bound: float, deadline: float) -> Plan:
+def search_category_plan(
+    problem: Problem,
+    bound: float = 0.0,
+    deadline: float = math.inf,
+    tick: Callable[[float], None] = lambda share: None,
+    max_rounds: int = _MAX_ROUNDS,
+) -> Plan:
     """Search a cheap plan by greedy classes and an improvement step.
 
     The table must have as many rows as the largest k.
@@ -47,20 +54,28 @@ def search_category_plan(problem: Problem, bound: float, deadline: float) -> Pla
     Parameters
     ----------
     bound : a lower bound of the cost; the search ends when it is reached.
-    deadline : the time limit of the improvement, in seconds of the monotonic clock.
+    deadline : the time limit of the improvement, in seconds of the monotonic clock. Without one,
+        the plan does not depend on the speed of the machine.
+    tick : called with the share done, 0 to 1; an exception from it ends the search.
+    max_rounds : the most rounds of the improvement step; 0 for greedy classes alone.
     """
     n_combos = max(1, _MAX_PAIRS // len(problem.masks_by_cost))
     if len(problem.combos) <= n_combos:
-        return _search_block(problem, bound, deadline)
+        return _search_block(problem, bound, deadline, tick, max_rounds)
     # Neighbours in this order differ in the cheapest columns.
     columns = np.argsort(problem.prices, kind="stable")
     order = np.lexsort([problem.combos[:, column] for column in columns])
     n_blocks = -(-len(order) // n_combos)
     needed_rows = max(demand.k for demand in problem.demands)
     plan: Plan = {}
-    for block in _cut_blocks(order, problem.sizes, n_blocks, needed_rows):
+    blocks = _cut_blocks(order, problem.sizes, n_blocks, needed_rows)
+    for number, block in enumerate(blocks):
         part = Problem(problem.combos[block], problem.sizes[block], problem.demands, problem.prices)
-        for (combo, mask), n in _search_block(part, 0.0, deadline).items():
+
+        def block_tick(share: float, number: int = number) -> None:
+            tick((number + share) / len(blocks))
+
+        for (combo, mask), n in _search_block(part, 0.0, deadline, block_tick, max_rounds).items():
             plan[int(block[combo]), mask] = n
     return plan
 
@@ -78,14 +93,23 @@ def _cut_blocks(
     return blocks
 
 
-def _search_block(problem: Problem, bound: float, deadline: float) -> Plan:
-    state = _ClassTable(problem)
+def _search_block(
+    problem: Problem,
+    bound: float,
+    deadline: float,
+    tick: Callable[[float], None],
+    max_rounds: int,
+) -> Plan:
+    progress = _Progress(tick)
+    state = _ClassTable(problem, progress)
     rng = np.random.default_rng(0)
     state.repair()
     state.move_to_cheaper_classes()
     work_per_round = 10 * state.patterns[0].size
+    n_rounds = min(max_rounds, _MAX_WORK // work_per_round)
     best, n_idle_rounds = state.plan(), 0
-    for _ in range(min(_MAX_ROUNDS, _MAX_WORK // work_per_round)):
+    for number in range(n_rounds):
+        progress.report((1 + number) / (1 + n_rounds))
         if problem.cost(best) <= bound or time.monotonic() > deadline:
             break
         n_idle_rounds += 1
@@ -106,6 +130,22 @@ def _search_block(problem: Problem, bound: float, deadline: float) -> Plan:
     return best
 
 
+class _Progress:
+    """Reports the share that is done, and repeats it in long steps."""
+
+    def __init__(self, tick: Callable[[float], None]) -> None:
+        self._tick, self._share = tick, 0.0
+
+    def report(self, share: float) -> None:
+        """Report a share."""
+        self._share = share
+        self._tick(share)
+
+    def repeat(self) -> None:
+        """Report the last share again, so that a long step can be ended."""
+        self._tick(self._share)
+
+
 class _ClassTable:
     """Rows by combination and mask, and the number of rows of each pattern of values.
 
@@ -116,8 +156,8 @@ class _ClassTable:
     patterns : for each demand, int64 (u, masks), the pattern of each combination and mask.
     """
 
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem, progress: _Progress) -> None:
+        self.problem, self.progress = problem, progress
         self.masks = np.array(problem.masks_by_cost)
         self.index_of_mask = {int(mask): index for index, mask in enumerate(self.masks)}
         u, n_masks = len(problem.combos), len(self.masks)
@@ -262,7 +302,9 @@ class _DemandRepair:
         for level, next_level in pairwise(levels):
             entries = self._entries(level)
             while len(entries):
+                self._table.progress.repeat()
                 self._form_classes(entries)
+                self._table.progress.repeat()
                 self._blank_spare_rows(self._entries(level), level, next_level)
                 n_before, entries = len(entries), self._entries(level)
                 if len(entries) == n_before:

@@ -7,11 +7,12 @@ column c. A *plan* says how many rows of a combination lose the cells of a mask.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dbanon.data.frozen import dataclass
 
 Codes = NDArray[np.int32]
 Integers = NDArray[np.int64]
