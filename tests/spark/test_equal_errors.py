@@ -85,6 +85,7 @@ def test_refusals_match_those_of_one_machine(spark, name, tmp_path):
         {"evaluate": True},
         {"certificate": 1.0},
         {"nulls": "merge"},
+        {"method": "local_suppression"},
         {"kinds": {"x": "nominal"}},
         {"method": "gaa_cp", "intervals": "range"},
         {"method": "individual_ranking", "guarantee": "per_attribute", "recoding": "mean"},
