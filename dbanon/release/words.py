@@ -130,7 +130,7 @@ def describe_mostly_suppressed_columns(arguments: JsonMapping, n_rows: int) -> l
 
 def suppresses_cells(arguments: JsonMapping) -> bool:
     """Whether the release's method suppresses single cells, by the arguments of its report."""
-    return arguments.get("recoding") == "common_value"
+    return arguments.get("recoding") == "common"
 
 
 def list_cautions(arguments: JsonMapping, entity: str | None) -> tuple[Caution, ...]:
