@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dbanon.advice.answer import Advice
     from dbanon.data.partition import AttributePartition, Partition, Synthesis
     from dbanon.doors.advise import advise
+    from dbanon.doors.analyses import compare_analyses
     from dbanon.doors.arrays import generalization_loss, information_loss, partition
     from dbanon.doors.evaluate import evaluate
     from dbanon.doors.frame import anonymize_frame
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     )
     from dbanon.extensions.chains.joint_measure import MeasuredReleases
     from dbanon.extensions.chains.manage import ChainShown, Measured
+    from dbanon.extensions.survey.interface import disclosure_risk
+    from dbanon.extensions.survey.sample_risk import SampleRisk
     from dbanon.extensions.synthesis.budgets import BudgetShown
     from dbanon.extensions.synthesis.interface import (
         budgets,
@@ -67,6 +70,7 @@ if TYPE_CHECKING:
     from dbanon.ledger.releases import Listed
     from dbanon.measures import Model
     from dbanon.methods import METHODS
+    from dbanon.release.analysis_comparison import AnalysisComparison
     from dbanon.release.evaluation import Evaluation
     from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
@@ -82,6 +86,7 @@ if TYPE_CHECKING:
 # hierarchy, and ``Declared`` a rule, each as the database lists it.
 _MODULE_OF_NAME = {
     "Advice": "dbanon.advice.answer",
+    "AnalysisComparison": "dbanon.release.analysis_comparison",
     "Attacks": "dbanon.extensions.attacks.results",
     "Attempt": "dbanon.ledger.job_history",
     "AttributePartition": "dbanon.data.partition",
@@ -107,6 +112,7 @@ _MODULE_OF_NAME = {
     "PrivateVerification": "dbanon.run.verify",
     "ReleaseEvaluation": "dbanon.run.evaluate_release",
     "Report": "dbanon.release.report",
+    "SampleRisk": "dbanon.extensions.survey.sample_risk",
     "Stored": "dbanon.stores.hierarchies",
     "Synthesis": "dbanon.data.partition",
     "Verification": "dbanon.run.verify",
@@ -120,9 +126,11 @@ _MODULE_OF_NAME = {
     "certificate": "dbanon.extensions.bounds.interface",
     "chains": "dbanon.extensions.chains.interface",
     "close_chain": "dbanon.extensions.chains.interface",
+    "compare_analyses": "dbanon.doors.analyses",
     "create_budget": "dbanon.extensions.synthesis.interface",
     "create_chain": "dbanon.extensions.chains.interface",
     "declare": "dbanon.doors.rules",
+    "disclosure_risk": "dbanon.extensions.survey.interface",
     "drop": "dbanon.doors.releases",
     "drop_hierarchy": "dbanon.doors.releases",
     "evaluate": "dbanon.doors.evaluate",
@@ -154,6 +162,7 @@ _MODULE_OF_NAME = {
 __all__ = [
     "METHODS",
     "Advice",
+    "AnalysisComparison",
     "Attacks",
     "Attempt",
     "AttributePartition",
@@ -178,6 +187,7 @@ __all__ = [
     "PrivateVerification",
     "ReleaseEvaluation",
     "Report",
+    "SampleRisk",
     "Stored",
     "Synthesis",
     "Verification",
@@ -191,9 +201,11 @@ __all__ = [
     "certificate",
     "chains",
     "close_chain",
+    "compare_analyses",
     "create_budget",
     "create_chain",
     "declare",
+    "disclosure_risk",
     "drop",
     "drop_hierarchy",
     "errors",

@@ -24,6 +24,11 @@ from dbanon.errors import ForeignFile
 REFUSE, ALLOW, LINKS = "refuse", "allow", "links"
 FOREIGN_FILES = (REFUSE, ALLOW, LINKS)
 
+# Kinds of files of rows. ``STATISTICS`` is a file of SPSS, Stata or SAS.
+CSV, PARQUET, XLSX, STATISTICS = "csv", "parquet", "xlsx", "statistics"
+# The endings of files of SPSS (three), Stata and SAS (two).
+STATISTICS_ENDINGS = (".sav", ".zsav", ".por", ".dta", ".sas7bdat", ".xpt")
+
 # With O_PATH, directories on the path can be opened even if they are not readable.
 _LOOK_UP_FLAGS = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC | os.O_NOFOLLOW
 _READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW

@@ -9,6 +9,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.bands import Bands
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter, UnsupportedType, ValueNotInOrder
 
@@ -110,6 +111,8 @@ class Attribute:
         on, so that its code could run with the rights of this user; empty if there is none.
     nominal : True for a number that is treated as a category with its text as value.
     normalize : for an identifier, how spellings are unified: one of ``NORMALIZE``, or empty.
+    bands : for a column of numbers that was coded, its bands, whose labels are ``order``; otherwise
+        None.
     """
 
     name: str
@@ -127,6 +130,7 @@ class Attribute:
     type_of_other_role: str = ""
     nominal: bool = False
     normalize: str = ""
+    bands: Bands | None = None
 
 
 @dataclass(frozen=True)

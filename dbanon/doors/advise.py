@@ -97,7 +97,7 @@ def advise(
     NoRows, NoQuasiIdentifiers, TooFewRecords, NothingFits : no advice is possible.
     DbanonError : the table cannot be read.
     """
-    is_in_memory = _is_table_in_memory(data)
+    is_in_memory = is_table_in_memory(data)
     if is_in_memory == (table is not None):
         raise InvalidParameter(
             "A data frame has no table." if is_in_memory else "The table is missing.",
@@ -162,7 +162,7 @@ def _advise_frame(data: object, options: KeywordArguments, progress: ProgressOpt
     return replace(advice, start=start)
 
 
-def _is_table_in_memory(data: object) -> bool:
+def is_table_in_memory(data: object) -> bool:
     """Return True for a table that ``anonymize_frame`` takes, False for a database."""
     package = type(data).__module__.partition(".")[0]
     return isinstance(data, (dict, list)) or package in ("pandas", "polars", "pyarrow")

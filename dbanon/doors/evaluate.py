@@ -69,8 +69,8 @@ def evaluate(
     Parameters
     ----------
     original, released : either both (n, p) numbers, or both tables as ``anonymize_frame`` takes
-        them. Intervals are text such as ``[20, 30)``; labels are nodes of ``hierarchies``. NaN
-        counts as NULL.
+        them. Intervals are text such as ``[20, 30)``, bands of numbers such as ``20-29``, ``<18``
+        or ``65+``; other labels are nodes of ``hierarchies``. NaN counts as NULL.
     quasi_identifiers : the columns to compare; None for all columns that both tables have, except
         the key.
     key : columns of both tables by which rows are paired, unique and without NULL; None to pair

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dbanon.data.extension import load_runner
 from dbanon.data.option import build_options
 from dbanon.data.partition import Partition
 from dbanon.data.types import JsonMapping, JsonObject, KeywordArguments
@@ -57,6 +58,7 @@ from dbanon.stores.sql_source import SqlSource
 from dbanon.version import version
 
 if TYPE_CHECKING:
+    from dbanon.run.job_runner import RiskRunner
     from dbanon.stores.postgresql.plpython import PlPython
 
 SECONDS_BETWEEN_NOTICES = 2.0
@@ -165,6 +167,28 @@ def advise(plpy: PlPython, sql_version: str, arguments: str) -> str:
         if advice.start:
             start_statement = build_statement(advice.start, hierarchy_values)
             rows.append(("recommended", "start", start_statement, dict(advice.start)))
+        return {"rows": rows}
+
+    return _run_guarded(plpy, sql_version, work, writes=False)
+
+
+def disclosure_risk(plpy: PlPython, sql_version: str, arguments: str) -> str:
+    """Return the rows of ``dbanon.disclosure_risk`` for a sample, or the error."""
+
+    def work() -> JsonObject:
+        call = _parse_call(arguments)
+        call_options = plpython_options.check_risk_options(call["options"])
+        progress = _Progress(plpy, is_enabled=call_options.pop("progress", False))
+        session = PlpySession(plpy, int(call["source"]))
+        risk_options = {
+            **call_options,
+            "table": str(session.catalog.find_source_name()),
+            "quasi_identifiers": call["quasi_identifiers"],
+            "memory_limit": apply_backend_limits(plpy, call_options),
+        }
+        runner: RiskRunner = load_runner("sample_risk")
+        rows = runner.measure(risk_options, StableSource(session), progress)
+        progress.restore()
         return {"rows": rows}
 
     return _run_guarded(plpy, sql_version, work, writes=False)

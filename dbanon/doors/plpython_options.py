@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dbanon.data.extension import load_runner
 from dbanon.data.option import Option, Parameter, all_parameters, parameters
 from dbanon.data.types import JsonMapping, JsonObject, KeywordArguments
 from dbanon.errors import (
@@ -35,6 +36,7 @@ from dbanon.version import version
 
 if TYPE_CHECKING:
     from dbanon.data.frozen import DataclassInstance
+    from dbanon.run.job_runner import RiskRunner
     from dbanon.stores.postgresql.plpython import PlPython
 
 # From short names of privacy models to the kind of model.
@@ -149,6 +151,25 @@ def check_advice_options(call_options: object) -> KeywordArguments:
     Raises the errors of ``parse_call_options``.
     """
     return _check_options(allowed_advice_keys(), call_options)
+
+
+def allowed_risk_keys() -> dict[str, Parameter]:
+    """Return the keys of ``options`` that the disclosure risk of a sample takes."""
+    runner: RiskRunner = load_runner("sample_risk")
+    return {
+        parameter.name: parameter
+        for parameter in (*runner.options, _PROGRESS_OPTION)
+        # An argument of the SQL function, so it is not a key.
+        if parameter.option.available_in_sql and parameter.name != "quasi_identifiers"
+    }
+
+
+def check_risk_options(call_options: object) -> KeywordArguments:
+    """Check the options of the disclosure risk of a sample, and return their values by name.
+
+    Raises the errors of ``parse_call_options``.
+    """
+    return _check_options(allowed_risk_keys(), call_options)
 
 
 def describe_option(parameter: Parameter) -> str:

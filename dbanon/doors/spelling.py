@@ -45,16 +45,23 @@ _PROBLEMS = "problems()"
 _DECLARE_AGAIN = "declare_again()"
 # Option of the command refresh: the differences that are accepted when a release is repeated.
 _ACCEPT = "accept"
-# Options of the commands refresh, run, evaluate and advise.
+# Options of the commands refresh, run, evaluate, advise and risk.
 _COMMAND_OPTIONS = (
     _ACCEPT,
     "accept_counts",
     "accept_types",
     "changed_source",
+    "household",
+    "log_linear",
     "max_loss",
     "max_risk",
     "max_seconds",
+    "population",
+    "population_count",
+    "records",
     "skip_unchanged",
+    "suda_size",
+    "weight",
 )
 
 

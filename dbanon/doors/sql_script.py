@@ -14,7 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dbanon.doors.plpython_options import allowed_advice_keys, allowed_keys, describe_option
+from dbanon.doors.plpython_options import (
+    allowed_advice_keys,
+    allowed_keys,
+    allowed_risk_keys,
+    describe_option,
+)
 from dbanon.hierarchy.spec import KINDS
 from dbanon.job.job import Job
 from dbanon.job.synthesis import PRIVATE_SUMMARIES
@@ -155,6 +160,7 @@ def functions_script(paths: Sequence[str] | None, *, with_roles: bool = False) -
     scripts.append("SELECT dbanon._require_ledger();\n")
     text = "\n".join(scripts)
     text = text.replace("@ADVICE@", literal(advice_manual()))
+    text = text.replace("@RISK@", literal(risk_manual()))
     # Code of other roles that reading a relation would run, such as functions in views. ``checked``
     # is the argument of the SQL function that has this mark, as ``_state_of.relation`` is below.
     text = text.replace("@FOREIGN_CODE@", foreign_code_query("checked::oid")).replace(
@@ -276,6 +282,18 @@ def advice_manual() -> str:
         " of the data.",
         "Keys of options:",
         *(f"  {name}: {describe_option(option)}" for name, option in allowed_advice_keys().items()),
+    ]
+    return "\n".join(lines)
+
+
+def risk_manual() -> str:
+    """Build the manual of ``dbanon.disclosure_risk`` for samples."""
+    lines = [
+        "Measures how likely the records of a sample lead to their persons, before a release.",
+        "The figures are for the controller of the data, not for publication. The function writes"
+        " nothing and shows no value of the data.",
+        "Keys of options:",
+        *(f"  {name}: {describe_option(option)}" for name, option in allowed_risk_keys().items()),
     ]
     return "\n".join(lines)
 

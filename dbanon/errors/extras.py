@@ -41,6 +41,7 @@ REQUIREMENTS = {
     "sklearn": ("scikit-learn>=1.6",),
     "spark": ("pyspark>=4.1,<5", "pyarrow>=15", *_SQL_REQUIREMENTS),
     "sqlite": _SQL_REQUIREMENTS,
+    "statistics": ("pyreadstat>=1.3",),
     "xlsx": ("python-calamine>=0.3",),
 }
 

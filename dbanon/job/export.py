@@ -11,7 +11,9 @@ from dbanon.data.types import JsonMapping
 from dbanon.errors import InvalidParameter
 
 PARQUET, CSV = "parquet", "csv"
-FORMATS = (PARQUET, CSV)
+# Files of SPSS, Stata and SAS, by their endings.
+STATISTICS_FORMATS = SPSS, STATA, SAS = "sav", "dta", "xpt"
+FORMATS = (PARQUET, CSV, *STATISTICS_FORMATS)
 COMPRESSIONS = ("zstd", "snappy", "gzip", "none")
 # Values of ``Export.formulas``: how CSV treats texts that spreadsheets would run as formulas. It
 # refuses them, writes an apostrophe before them, or leaves them.
@@ -32,7 +34,8 @@ class Export:
     ----------
     path : the target path; ``{release}`` is replaced by the release id. May be an object-store URL,
         or an Iceberg table as ``iceberg:CATALOG/namespace.table``.
-    format : ``parquet`` or ``csv``; empty to use the suffix of the path.
+    format : ``parquet``, ``csv``, ``sav`` (SPSS), ``dta`` (Stata) or ``xpt`` (SAS); empty to use
+        the suffix of the path.
     compression : for Parquet: ``zstd``, ``snappy``, ``gzip`` or ``none``.
     statistics : True to write minima and maxima of all columns to Parquet, which catalogs may copy
         and show to others; False for the quasi-identifiers only.

@@ -270,7 +270,8 @@ class Job:
     exports: Annotated[
         tuple[Export, ...],
         Option(
-            "Also write the release to a .parquet or .csv file, and count it again in the file.",
+            "Also write the release to a .parquet, .csv, .sav, .dta or .xpt file, and count it"
+            " again in the file.",
             item="exports",
             flag="export",
             form="FILE",

@@ -113,6 +113,12 @@ class PolicyOptions(TypedDict, total=False):
     # nominal: treat numbers as codes, whose order and distance mean nothing. numeric: treat them as
     # amounts, without a warning where a code is expected.
     kinds: Mapping[str, str] | None
+    # Code values from this number on as one value, such as 90+, before classes are made.
+    top: Mapping[str, float] | None
+    # Code values below this number as one value, such as <18, before classes are made.
+    bottom: Mapping[str, float] | None
+    # Code numbers as bands before classes are made, the same for every row.
+    recode: Mapping[str, Sequence[float]] | None
 
 
 class ClassOptions(TypedDict, total=False):
@@ -216,6 +222,8 @@ class ReadingOptions(TypedDict, total=False):
     encoding: Literal["utf-8", "latin-1", "windows-1252", "utf-16"]
     # Texts that mean NULL in a CSV file, such as k.A.
     null_words: Sequence[str]
+    # How to read labeled values of SPSS and Stata files.
+    value_labels: Literal["text", "codes"]
     # What to do with files in a folder that belong to other accounts, and with links: refuse both,
     # allow files of other accounts, or follow links, too.
     foreign_files: Literal["refuse", "allow", "links"]
@@ -258,7 +266,8 @@ class JobOptions(PolicyOptions, ReadingOptions, total=False):
     # A new directory for this run, to which values and data that exceeds the database's memory are
     # spilled; for jobs in blocks.
     spill: str | None
-    # Also write the release to a .parquet or .csv file, and count it again in the file.
+    # Also write the release to a .parquet, .csv, .sav, .dta or .xpt file, and count it again in the
+    # file.
     exports: Sequence[Export | str | Mapping[str, Any]]
     # Longest time for the run, in seconds.
     time_limit: float | None

@@ -19,6 +19,7 @@ from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.chain_guarantee import ChainGuarantee
+from dbanon.job.coding import BOTTOM, RECODE, TOP, Coding
 from dbanon.job.columns import KINDS, ORDERS
 from dbanon.job.guarantee import GUARANTEES, WHOLE_PERSONS, Guarantee
 from dbanon.job.guarantee_names import build_guarantee
@@ -271,9 +272,13 @@ class Policy:
     ] = None
     orders: Annotated[Mapping[str, Sequence[str]], ORDERS] = field(default_factory=dict)
     kinds: Annotated[Mapping[str, str], KINDS] = field(default_factory=dict)
+    top: Annotated[Mapping[str, float], TOP] = field(default_factory=dict)
+    bottom: Annotated[Mapping[str, float], BOTTOM] = field(default_factory=dict)
+    recode: Annotated[Mapping[str, Sequence[float]], RECODE] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_options(self)
+        self.coding.check()
         if self.method in SYNTHESIS_OPTIONS:
             raise InvalidParameter(
                 f"Method {self.method} makes synthetic rows, not classes.",
@@ -384,6 +389,11 @@ class Policy:
             name = policy_field.name
             arguments[name] = _plain_value(getattr(self, name), is_secret=name in secret_names)
         return arguments
+
+    @property
+    def coding(self) -> Coding:
+        """How columns are coded before classes are made."""
+        return Coding(self.top, self.bottom, self.recode)
 
     @property
     def settings(self) -> Settings:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from typing import Annotated
 
-from dbanon.data.files import FOREIGN_FILES, REFUSE
+from dbanon.data.files import CSV, FOREIGN_FILES, REFUSE, STATISTICS, XLSX
 from dbanon.data.frozen import dataclass
 from dbanon.data.option import Option, check_options, parameters
 from dbanon.data.types import JsonObject, KeywordArguments
@@ -19,6 +19,8 @@ POINT, COMMA = ".", ","
 APOSTROPHE, SPACE = "'", " "
 UTF_8 = "utf-8"
 ENCODINGS = (UTF_8, "latin-1", "windows-1252", "utf-16")
+# Values of ``Reading.value_labels``.
+TEXT_LABELS, CODES = "text", "codes"
 # Values of ``Reading.duplicate_columns``.
 REFUSE_NAMES, RENAME = "refuse", "rename"
 # A ``strptime`` pattern with day, month and year, optionally followed by a time.
@@ -39,11 +41,18 @@ _TYPE_PATTERN = rf"(?:{'|'.join(TYPES)}|decimal\([0-9]{{1,2}},[0-9]{{1,2}}\)|{_D
 # The most digits of a decimal in DuckDB, which reads CSV files.
 _MAX_DIGITS = 38
 _DOCS_PAGE = "jobs.md#how-csv-is-read"
+# By option, the kinds of files that it applies to, and what messages call them. The options that
+# are not listed, such as ``dates``, apply to CSV files and those that are converted to CSV.
+_FILES_OF_OPTION = {
+    "sheet": ((XLSX, CSV), ".xlsx"),
+    "value_labels": ((STATISTICS,), "SPSS and Stata"),
+}
+_CSV_FILES = ((CSV, XLSX), "CSV")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """The format of a CSV file, and which files may be read.
+    """The format of a file, and which files may be read.
 
     Parameters
     ----------
@@ -59,6 +68,8 @@ class Reading:
     duplicate_columns : how to treat columns that share a name.
     encoding : the character encoding.
     null_words : texts that mean NULL, in addition to empty fields.
+    value_labels : how to read values that have labels in a file of SPSS or Stata: as these labels,
+        in columns whose values all have one, or as the codes themselves.
     foreign_files : how to treat links, and files of other accounts, in a folder. Applies to all
         file formats.
 
@@ -173,6 +184,16 @@ class Reading:
             docs_page=_DOCS_PAGE,
         ),
     ] = ()
+    value_labels: Annotated[
+        str,
+        Option(
+            "How to read labeled values of SPSS and Stata files. text: the labels, in columns whose"
+            " values all have one. codes: the numbers in the file.",
+            choices=(TEXT_LABELS, CODES),
+            available_in_sql=False,
+            docs_page="jobs.md#files-of-statistics-programs",
+        ),
+    ] = TEXT_LABELS
     foreign_files: Annotated[
         str,
         Option(
@@ -255,16 +276,27 @@ class Reading:
 
     def require_no_file_options(self) -> None:
         """Check that no option about files is set; raises InvalidParameter."""
-        self.require_no_csv_options()
+        self.require_no_format_options()
         self.require_no_foreign_files()
 
-    def require_no_csv_options(self) -> None:
-        """Check that no CSV option is set; raises InvalidParameter."""
+    def require_no_format_options(self) -> None:
+        """Check that no option about the format of files is set; raises InvalidParameter."""
+        self.require_options_of("")
+
+    def require_options_of(self, kind: str) -> None:
+        """Check that no option for other kinds of files is set; raises InvalidParameter.
+
+        Parameters
+        ----------
+        kind : the kind of the files, see ``data.files``; empty if rows do not come from files.
+        """
         for name in self.non_default_options:
-            if name != "foreign_files":
-                kind = ".xlsx" if name == "sheet" else "CSV"
+            if name == "foreign_files":
+                continue
+            kinds, description = _FILES_OF_OPTION.get(name, _CSV_FILES)
+            if kind not in kinds:
                 raise InvalidParameter(
-                    f"{name} only applies to {kind} files.",
+                    f"{name} only applies to {description} files.",
                     hint="Leave it out, or read a file: file:people.csv.",
                 )
 

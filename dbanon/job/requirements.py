@@ -110,6 +110,13 @@ def require_chain_options(
             " not in the next would be revealed.",
             hint='Use `nulls="category"` or `nulls="suppress"`.',
         )
+    if coded_columns := policy.coding.columns:
+        raise InvalidParameter(
+            f'A chain compares the values of its releases, and column "{coded_columns[0]}" is'
+            " coded.",
+            hint="Leave out `top`, `bottom` and `recode`, or release without a chain. A view may"
+            " have the coded values.",
+        )
     if policy.options.get("suppression"):
         raise InvalidParameter(
             "A chain does not suppress persons for the sake of others: newcomers wait, or join a"
@@ -139,6 +146,7 @@ def require_spillable(policy: Policy, entity_columns: Sequence[str]) -> None:
         "a certificate": policy.certificate is not None,
         "Mahalanobis distances": policy.standardize == MAHALANOBIS,
         "an order": bool(policy.orders),
+        "coded columns (top, bottom, recode)": bool(policy.coding.columns),
         "nulls=merge": policy.nulls == MERGE,
         f"method {policy.method}": find_method(policy.method).suppresses_cells,
         # Only the recoding ``representative`` is measured by Gower's distance.

@@ -327,7 +327,11 @@ def _format_intervals(
     """Format intervals as text: ``[low, high)``.
 
     Closed intervals are formatted as ``[low, high]``, or as the value if both ends are equal.
+    Neighboring bands of a coded column have the label of their union.
     """
+    if (bands := attribute.bands) is not None:
+        ranks = zip(low.astype(int).tolist(), high.astype(int).tolist(), strict=True)
+        return np.array([bands.label(first, last) for first, last in ranks], object)
     lows, highs = (
         [format_number(number, attribute) for number in borders.tolist()] for borders in (low, high)
     )

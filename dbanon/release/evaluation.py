@@ -397,7 +397,8 @@ def parse_intervals(
 
     A label is ``[a, b)``, ``[a, b]``, a single value, or ``*`` for the whole range. The upper end
     of ``[a, b)`` is the greatest value below b that the column can have. ``[a, b[`` is ARX's
-    notation for the same.
+    notation for the same. Labels of bands are ``a-b``, ``a to b``, ``<b`` and ``a+``; the last two
+    reach to the end of the range.
 
     Parameters
     ----------
@@ -409,7 +410,12 @@ def parse_intervals(
     """
     ends_of_label: dict[str, tuple[float, float] | None] = {ANY: (scale.least, scale.most)}
     for label in set(labels) - {ANY}:
-        ends_of_label[label] = _parse_label(label, attribute, value_spacing(attribute, scale))
+        ends_of_label[label] = (
+            _parse_label(label, attribute, value_spacing(attribute, scale))
+            or _parse_band(label, attribute, scale)
+            if attribute.bands is None
+            else attribute.bands.parse_label(label)
+        )
     n_invalid = sum(ends is None for ends in ends_of_label.values())
     if n_invalid:
         raise InvalidParameter(
@@ -457,6 +463,23 @@ def _parse_label(label: str, attribute: Attribute, unit: float) -> tuple[float, 
             return low, high if label[-1] == "]" else max(low, high - unit)
         separator = inner.find(", ", separator + 1)
     return None
+
+
+def _parse_band(label: str, attribute: Attribute, scale: Scale) -> tuple[float, float] | None:
+    """Parse the label of a band of numbers; None if it has another form.
+
+    An open band reaches to the end of the column's range.
+    """
+    if attribute.kind not in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT):
+        return None
+    unit = value_spacing(attribute, scale)
+    if label.startswith("<") and (high := _parse_number(label[1:], attribute)) is not None:
+        return min(scale.least, high - unit), high - unit
+    if label.endswith("+") and (low := _parse_number(label[:-1], attribute)) is not None:
+        return low, max(low, scale.most)
+    low_text, _, high_text = label.partition(" to " if " to " in label else "-")
+    low, high = (_parse_number(text, attribute) for text in (low_text, high_text))
+    return None if low is None or high is None or low > high else (low, high)
 
 
 def _parse_number(text: str, attribute: Attribute) -> float | None:

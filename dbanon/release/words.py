@@ -94,6 +94,21 @@ def describe_column_sets(arguments: JsonMapping) -> list[tuple[str, str]]:
     ]
 
 
+def describe_coding(arguments: JsonMapping) -> list[tuple[str, str]]:
+    """Return a label and a text with the columns that were coded; empty if none were."""
+    texts: dict[str, list[str]] = {}
+    for option in ("bottom", "top", "recode"):
+        for name, thresholds in arguments.get(option, {}).items():
+            numbers = thresholds if isinstance(thresholds, list | tuple) else [thresholds]
+            borders = ", ".join(f"{number:.15g}" for number in numbers)
+            texts.setdefault(name, []).append(f"{option} {borders}")
+    if not texts:
+        return []
+    columns = "; ".join(f"{name} ({' and '.join(options)})" for name, options in texts.items())
+    text = f"{columns}; losses are measured against the coded values"
+    return [("coded before classes are made", text)]
+
+
 def describe_counts(arguments: JsonMapping) -> list[tuple[str, str]]:
     """Return pairs of label and text about column sets, suppressed cells and method counts."""
     counts = arguments.get("suppressed_cells", {})
@@ -102,6 +117,7 @@ def describe_counts(arguments: JsonMapping) -> list[tuple[str, str]]:
     if suppresses_cells(arguments):
         label, cells = "cells released as NULL", f"{sum(counts.values())}: {cells}"
     return [
+        *describe_coding(arguments),
         *describe_column_sets(arguments),
         *([(label, cells)] if counts else []),
         *describe_method_counts(read_key_or_former_key(arguments, "method_counts", {})),

@@ -96,9 +96,11 @@ class Exporter:
         ------
         OutputExists : a file exists that may not be replaced.
         InsufficientRights, InvalidParameter : a directory cannot be created.
+        MissingDependency : the package that writes a format is not installed.
         """
         claimed_paths: set[destinations.Destination] = set()
         for export in self._job.exports:
+            formats.require_writer(export)
             path = destinations.resolve_destination(export.path, self._job.run_id)
             if path in claimed_paths:
                 raise OutputExists(f"Two exports would have the path {path}.")

@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dbanon.data.option import Parameter
+    from dbanon.data.types import KeywordArguments
     from dbanon.job.job import Job
     from dbanon.job.private import PrivateJob
     from dbanon.ledger.tables import LedgerEntry
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
     from dbanon.sessions.base import Relation
     from dbanon.sessions.session import Session
     from dbanon.sessions.store import Store
+    from dbanon.stores.ports import Source
     from dbanon.stores.sql_source import SqlSource
 
 
@@ -93,5 +98,30 @@ class PrivateRunner(Protocol):
         ----------
         relation : the released relation.
         entry : its entry in the ledger, with the bounds and lists of its columns.
+        """
+        ...
+
+
+class RiskRunner(Protocol):
+    """Measures the disclosure risk of samples, for the SQL function.
+
+    Attributes
+    ----------
+    options : the options of a measurement, with the names of the table and its columns.
+    """
+
+    options: tuple[Parameter, ...]
+
+    def measure(
+        self, options: KeywordArguments, source: Source, progress: Callable[[str, float], None]
+    ) -> list[tuple[str, str | None, float | None, str | None]]:
+        """Measure the risk of a table; return rows of measure, column, figure and note.
+
+        Raises DbanonError.
+
+        Parameters
+        ----------
+        options : values by name.
+        progress : called with a phase and its completed share, 0 to 1.
         """
         ...

@@ -171,7 +171,7 @@ def open_source(
             )
     if not may_fetch_rows:
         raise InvalidParameter("There is no store for this source.", hint=_CLIENT_HINT)
-    job.reading.require_no_csv_options()
+    job.reading.require_no_format_options()
     # Only folders on this machine can have files of other accounts.
     if not is_local_folder:
         job.reading.require_no_foreign_files()

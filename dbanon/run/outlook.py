@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 from dbanon.data.chunks import bytes_per_record, require_memory
+from dbanon.data.schema import Kind
 from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.data.words import also_under_former_key
 from dbanon.errors import InvalidParameter, UnsupportedType
@@ -17,7 +18,11 @@ from dbanon.methods.forecast import Shape, describe_seconds
 from dbanon.partitioning.forecast import forecast
 from dbanon.release.joint_rows import PERSON_ROWS
 from dbanon.release.publication import compute_published_loss
-from dbanon.release.words import describe_files_of_other_accounts, describe_passthrough
+from dbanon.release.words import (
+    describe_coding,
+    describe_files_of_other_accounts,
+    describe_passthrough,
+)
 from dbanon.run.changes import Changes, PlannedFile, open_planning_ports, plan_changes
 from dbanon.run.hierarchies import require_coverage
 from dbanon.run.job_runner import JobRunner, Section
@@ -198,6 +203,7 @@ class Outlook:
                 (f"quasi-identifier {column.name}", _describe_column(column))
                 for column in self.quasi_identifiers
             ),
+            *describe_coding(self.arguments),
             ("strata", join_names(self.by)),
             ("sensitive", join_names(self.sensitive)),
             ("kept", join_names(self.kept)),
@@ -373,7 +379,12 @@ def _assemble_outlook(
         output_kind=output.kind,
         replaces=output.replaced_kind,
         quasi_identifiers=tuple(
-            PlannedColumn(a.name, a.sql_type, a.kind.value, hierarchies.get(a.name))
+            PlannedColumn(
+                a.name,
+                a.sql_type,
+                (Kind.ORDINAL if a.name in planned.policy.coding.columns else a.kind).value,
+                hierarchies.get(a.name),
+            )
             for a in planned.roles.quasi_identifiers
         ),
         by=job.by,

@@ -269,10 +269,7 @@ def plan(
         for name in guarantee.entity_columns
     ]
     guarantee.check_method(find_method(job.policy.method))
-    require_kinds(job.policy, attributes)
-    require_evaluation(job.policy)
-    if target is not None and job.policy.intervals == RANGE:
-        _require_ranges(job, target, attributes)
+    _require_supported_columns(job, target, attributes)
     names = list(
         dict.fromkeys(
             [*job.named_columns, *guarantee.counted_columns, *job.columns_with_expectations]
@@ -514,6 +511,23 @@ def require_types(job: Job | PrivateJob, relation: Relation, last_types: Mapping
 def _as_text_attributes(relation: Relation, names: Sequence[str]) -> tuple[Attribute, ...]:
     """Return the attributes with these names, as attributes of text values."""
     return tuple(replace(relation.attribute(name), kind=Kind.CATEGORY) for name in names)
+
+
+def _require_supported_columns(
+    job: Job, target: Target[W] | None, attributes: tuple[Attribute, ...]
+) -> None:
+    """Check that coding, the method and the target support the quasi-identifiers.
+
+    Raises
+    ------
+    UnsupportedType, InvalidParameter : one of them does not.
+    """
+    described_columns = {*job.policy.hierarchies, *job.hierarchies, *job.policy.steps}
+    coded_attributes = job.policy.coding.code_attributes(attributes, described_columns)
+    require_kinds(job.policy, coded_attributes)
+    require_evaluation(job.policy)
+    if target is not None and job.policy.intervals == RANGE:
+        _require_ranges(job, target, coded_attributes)
 
 
 def _require_ranges(job: Job, target: Target[W], attributes: Sequence[Attribute]) -> None:

@@ -15,7 +15,7 @@ from dbanon.errors import (
     ReleaseNotFound,
     TableNotFound,
 )
-from dbanon.job.export import PARQUET
+from dbanon.job.export import CSV, PARQUET, STATISTICS_FORMATS
 from dbanon.job.guarantee_names import guarantee_from_ledger
 from dbanon.ledger.entry_checks import MALFORMED_ERRORS, is_list_of_strings, require_arguments
 from dbanon.run.comparison import recount_models
@@ -47,9 +47,10 @@ def verify_file(
     """
     if not path.is_file():
         raise TableNotFound(f"There is no file {path}.")
-    if path.suffix.lower() == ".csv":
+    if (ending := path.suffix.lower().removeprefix(".")) in (CSV, *STATISTICS_FORMATS):
         raise InvalidParameter(
-            f"{path} is a CSV file, which does not say which release it is.",
+            f"{path} is a {'CSV' if ending == CSV else path.suffix} file, which does not say which"
+            " release it is.",
             hint="Compare it with the ledger of its release: name its database as `ledger`. Or"
             f" count it as a table: dbanon verify {shlex.quote(f'file:{path}')}"
             f" {shlex.quote(path.stem)}, with `quasi_identifiers` and `k`; or verify a Parquet"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from dbanon.data.bands import Bands
 from dbanon.sessions.names import RelationName, quote, quote_list
 
 # Names of staging tables, which are temporary.
@@ -272,6 +273,24 @@ def released_rows(from_source: str, key_expressions: Sequence[str]) -> str:
         f"{expression} = l.key{position}" for position, expression in enumerate(key_expressions)
     )
     return f"{from_source} JOIN {quote(LABELS)} AS l ON {join_condition}"
+
+
+def band_ranks(column: str, bands: Bands) -> str:
+    """Build SQL that is equal for numbers of the same band, and different for others.
+
+    Parameters
+    ----------
+    column : the SQL of the column's numbers.
+    bands : the bands; whole numbers with a band each are not listed.
+    """
+    borders = bands.border_texts
+    if bands.has_single_numbers:
+        first, last = borders[0], borders[-1]
+        below = f" WHEN {column} < {first} THEN {first} - 1" if bands.open_below else ""
+        above = f" WHEN {column} >= {last} THEN {last}" if bands.open_above else ""
+        return f"CASE WHEN {column} IS NULL THEN NULL{below}{above} ELSE {column} END"
+    cases = " ".join(f"WHEN {column} < {border} THEN {rank}" for rank, border in enumerate(borders))
+    return f"CASE WHEN {column} IS NULL THEN NULL {cases} ELSE {len(borders)} END"
 
 
 def value_groups(from_rows: str, value: str, originals: Sequence[str], few_condition: str) -> str:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dbanon.data.files import STATISTICS_ENDINGS
 from dbanon.errors import (
     DatabaseNotFound,
     DatabaseUnreachable,
@@ -41,7 +42,7 @@ _COMPANION_ENDINGS = (".wal", "-wal", "-journal", "-shm")
 # Row files that DuckDB can load.
 _LOADABLE_ENDINGS = frozenset((".csv", ".tsv", ".parquet", ".json", ".jsonl", ".ndjson"))
 # All row files; a new database must not have such an ending.
-_ROW_FILE_ENDINGS = _LOADABLE_ENDINGS | {".txt", ".xlsx", ".arrow", ".feather"}
+_ROW_FILE_ENDINGS = _LOADABLE_ENDINGS | {".txt", ".xlsx", ".arrow", ".feather", *STATISTICS_ENDINGS}
 _COMPRESSED_ENDINGS = frozenset((".gz", ".zst", ".bz2", ".xz", ".zip"))
 # For a path that begins with md:, s3: or postgres:, DuckDB would load an extension. A single letter
 # before the colon is a Windows drive.

@@ -15,7 +15,17 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, TypeAlias
 from urllib.parse import unquote
 
-from dbanon.data.files import LINKS, REFUSE, is_link_refused, open_regular_file
+from dbanon.data.files import (
+    CSV,
+    LINKS,
+    PARQUET,
+    REFUSE,
+    STATISTICS,
+    STATISTICS_ENDINGS,
+    XLSX,
+    is_link_refused,
+    open_regular_file,
+)
 from dbanon.data.frozen import dataclass
 from dbanon.errors import (
     DatabaseNotFound,
@@ -30,12 +40,23 @@ from dbanon.errors import (
 from dbanon.stores.objects import ObjectPath, ObjectStat, is_object
 
 FILE = "file:"
-CSV, PARQUET, XLSX = "csv", "parquet", "xlsx"
-ENDINGS = {".csv": CSV, ".tsv": CSV, ".txt": CSV, ".xlsx": XLSX, ".parquet": PARQUET}
+ENDINGS = {
+    ".csv": CSV,
+    ".tsv": CSV,
+    ".txt": CSV,
+    ".xlsx": XLSX,
+    ".parquet": PARQUET,
+    **dict.fromkeys(STATISTICS_ENDINGS, STATISTICS),
+}
 # In a folder, a .txt file is probably a note, so it is only read if the user names it.
 _TEXT_ENDING = ".txt"
 # Descriptions for error messages.
-_KIND_NAMES = {CSV: "CSV files", PARQUET: "Parquet files", XLSX: "spreadsheets"}
+_KIND_NAMES = {
+    CSV: "CSV files",
+    PARQUET: "Parquet files",
+    XLSX: "spreadsheets",
+    STATISTICS: "files of SPSS, Stata or SAS",
+}
 GZIP, ZSTD = COMPRESSED_ENDINGS = (".gz", ".zst")
 # The value in the name of a folder, year=…, that stands for NULL.
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
@@ -204,7 +225,8 @@ def list_source_files(
         raise DatabaseNotFound(
             f"There is no file of rows at {location}.",
             hint="A folder, or a pattern such as file:data/*.parquet, must contain at least one"
-            " .csv or .parquet file; names that begin with a dot or an underscore are skipped.",
+            " .csv, .parquet or other file of rows; names that begin with a dot or an underscore"
+            " are skipped.",
         )
     kinds = sorted({find_file_kind(source_file.path) for source_file in source_files})
     if len(kinds) > 1:
@@ -217,7 +239,7 @@ def list_source_files(
 
 
 def find_file_kind(path: FileLocation) -> str:
-    """The kind of a file, from its name: ``csv``, ``xlsx``, ``parquet``, or empty."""
+    """The kind of a file, from its name: a value of ``ENDINGS``, or empty."""
     name = PurePosixPath(path.name.lower())
     if name.suffix not in COMPRESSED_ENDINGS:
         return ENDINGS.get(name.suffix, "")
@@ -332,7 +354,7 @@ def _select_row_files(
         ):
             raise FileMalformed(
                 f"{path} is among the files to read, but is not a .csv, .tsv, .xlsx or .parquet"
-                " file.",
+                " file, nor one of SPSS, Stata or SAS.",
                 hint="Read a pattern, which leaves it out: file:data/**/*.parquet.",
             )
         row_files.append(path)

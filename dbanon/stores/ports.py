@@ -377,6 +377,9 @@ class Target(Protocol[W]):
     def count_distinct(self, staged_release: W, name: str) -> tuple[int, int]:
         """Count the written rows with a non-NULL value in a column, and the distinct values."""
 
+    def count_values(self, staged_release: W, name: str) -> dict[str | None, int]:
+        """Count the written rows by their value in a column of labels; None for NULL."""
+
     def find_unique_columns_in_sample(
         self, staged_release: W, names: Sequence[str]
     ) -> Mapping[str, DisclosiveColumn]:

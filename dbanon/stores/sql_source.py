@@ -442,7 +442,13 @@ class SqlSource:
         )
 
     def _original_value(self, attribute: Attribute) -> str:
-        """Build SQL for a column's original value: coded columns as text, others as they are."""
+        """Build SQL for a column's original value, as its class sees it.
+
+        That is a text for columns that are read as texts, and the rank of the band for columns that
+        are coded before classes are made.
+        """
+        if attribute.bands is not None:
+            return statements.band_ranks(f"s.{quote(attribute.name)}", attribute.bands)
         if attribute.kind.is_coded:
             return self.session.dialect.text_of(attribute)
         return f"s.{quote(attribute.name)}"
@@ -486,6 +492,22 @@ def _filtered_relation(
         catalog=name.catalog,
         staging_table=name.staging_table,
     )
+
+
+def read_rows(
+    session: Session, relation: Relation, attributes: Sequence[Attribute]
+) -> list[SqlRow]:
+    """Read columns without a row key, in no particular order.
+
+    Integers, decimals and floats are returned as floats, and all other values as texts.
+    """
+    expressions = ", ".join(
+        f"CAST(s.{quote(attribute.name)} AS DOUBLE PRECISION)"
+        if attribute.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT)
+        else session.dialect.text_of(attribute)
+        for attribute in attributes
+    )
+    return session.rows(f"SELECT {expressions} FROM {relation.relation_to_read.quoted} AS s")
 
 
 def recode_in_value_order(

@@ -352,6 +352,14 @@ class SqlTarget:
         )
         return int(n_present), int(n_values)
 
+    def count_values(self, staged_release: StagedSqlRelease, name: str) -> dict[str | None, int]:
+        """Count the written rows by their label in a column, with GROUP BY."""
+        column = quote(name)
+        counts = self.session.rows(
+            f"SELECT {column}, count(*) FROM {staged_release.relation.quoted} GROUP BY {column}"
+        )
+        return {value: int(count) for value, count in counts}
+
     def find_unique_columns_in_sample(
         self, staged_release: StagedSqlRelease, names: Sequence[str]
     ) -> dict[str, DisclosiveColumn]:

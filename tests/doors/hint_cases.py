@@ -212,6 +212,61 @@ OF_TABLES = (
         {"orders": {"age": ["20", "30"]}},
         does=[{"orders": None}],
     ),
+    # Coding.
+    Case(
+        "Name at least one border in `recode`",
+        {"recode": {"age": []}},
+        values={"recode": {"age": [30]}},
+        does=[{"recode": None}],
+        doors=("python", "job"),
+    ),
+    Case(
+        "Name each border once, from the lowest to the highest: `recode`.",
+        {"recode": {"age": [40, 30]}},
+        values={"recode": {"age": [30, 40]}},
+    ),
+    Case(
+        "Name its thresholds as the first and the last border of `recode`.",
+        {"recode": {"age": [30, 40]}, "top": {"age": 50}},
+        values={"recode": {"age": [30, 40, 50]}},
+        needs={"recode": {"top": None}},
+    ),
+    Case(
+        "Exchange them, or leave one out.",
+        {"top": {"age": 30}, "bottom": {"age": 50}},
+        does=[{"top": {"age": 50}, "bottom": {"age": 30}}, {"top": None}, {"bottom": None}],
+    ),
+    Case(
+        "Code quasi-identifiers only.",
+        {"top": {"pid": 20}},
+        does=[{"top": {"age": 50}}, {"quasi_identifiers": ["pid", "age"]}],
+    ),
+    Case(
+        "Make it a number in a view, such as",
+        {**_GENERALIZE, "quasi_identifiers": ["age", "town"], "recode": {"town": [1]}},
+        does=[{**_TOWNS, "recode": None}],
+    ),
+    Case(
+        "Leave out its coding, or its hierarchy and step.",
+        {**_GENERALIZE, **_AGE, "method": "gaa_cp", "recode": {"age": [30]}},
+        does=[{"recode": None}, {"hierarchies": None}],
+    ),
+    Case(
+        "Name bands for it instead: `recode`.",
+        {"top": {"size": 180}},
+        values={"recode": {"size": [160, 170, 180]}},
+        needs={"recode": {"top": None}},
+    ),
+    Case(
+        "Name whole numbers.",
+        {"recode": {"age": [30.5]}},
+        does=[{"recode": {"age": [30]}}],
+    ),
+    Case(
+        "Move its threshold, so that k or more",
+        {"top": {"hole": 39}, "quasi_identifiers": ["hole"], "nulls": "category"},
+        does=[{"top": {"hole": 30}}, {"top": {"hole": 50}}],
+    ),
     Case(
         "Leave its kind out, or cast",
         {"quasi_identifiers": ["town"], "kinds": {"town": "numeric"}, "recoding": "representative"},

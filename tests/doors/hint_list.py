@@ -17,6 +17,7 @@ from tests.doors.hints_frames import FRAMES
 from tests.doors.hints_jobs import FOLLOWED as OF_JOBS
 from tests.doors.hints_jobs import IMPOSSIBLE as NEVER_OF_JOBS
 from tests.doors.hints_server import TRIALS as OF_SERVERS
+from tests.doors.hints_survey import SURVEYS
 from tests.doors.run_steps import CASES as OF_RUNS
 from tests.doors.test_hints import hints
 
@@ -24,6 +25,13 @@ FILE = Path(__file__).with_name("untried_hints.txt")
 
 # The beginning of the name of a module, and why its hints cannot be tried as they are written.
 IMPOSSIBLE = {
+    "extensions/survey/attacker_risk": "doors check what this takes; tests/unit/survey has them",
+    "extensions/survey/frequencies": "doors check what this takes; tests/unit/survey has them",
+    "extensions/survey/household_risk": "doors check what this takes; tests/unit/survey has them",
+    "extensions/survey/individual_risk": "doors check what this takes; tests/unit/survey has them",
+    "extensions/survey/local_suppression": "no door calls it; tests/unit/survey has them",
+    "extensions/survey/population_uniqueness": "doors check what this takes",
+    "extensions/survey/suda": "doors check what this takes; tests/unit/survey has them",
     "extensions/spark/": "they need a cluster; tests/spark has those that a local one raises",
     "doors/install.py": "they need an administrator's rights on a server that others use",
     "extensions/lakes/iceberg_table": "they need a catalog that fails in the middle of a commit",
@@ -34,6 +42,7 @@ IMPOSSIBLE = {
 IMPOSSIBLE_TEXTS = {
     "This is an error in dbanon: please report it.": "dbanon would have to count wrongly",
     "{}": "a variable has the text",
+    "Choose main effects.": "doors check the model; tests/unit/survey has it",
     "Before you run the job again, check whether the table's newest snapshot names the file.": (
         "a catalog must fail in the middle of a commit"
     ),
@@ -60,7 +69,7 @@ def text_of(beginning: str) -> str:
 
 def followed() -> frozenset[str]:
     """The texts of hints whose ways out are taken; not of those that are raised alone."""
-    steps = (step.hint for step in (*COMMANDS, *FILES, *FRAMES, *OF_STORES) if step.right)
+    steps = (step.hint for step in (*COMMANDS, *FILES, *FRAMES, *OF_STORES, *SURVEYS) if step.right)
     of_runs = (case for case in OF_RUNS if not case.is_constant)
     cases = (case.hint for case in (*OF_TABLES, *OF_SERVERS, *of_runs))
     return frozenset(map(text_of, (*cases, *steps, *OF_JOBS)))

@@ -491,6 +491,50 @@ FILES = (
         ],
     ),
     Steps(
+        "Export Parquet, or leave the column out.",
+        lambda w: w.table(
+            table="large",
+            quasi_identifiers=["size"],
+            keep=["serial"],
+            exports=[str(w.path / w.new(".sav"))],
+        ),
+        [
+            lambda w: w.table(
+                table="large",
+                quasi_identifiers=["size"],
+                keep=["serial"],
+                exports=[str(w.path / w.new(".parquet"))],
+            ),
+            lambda w: w.table(
+                table="large", quasi_identifiers=["size"], exports=[str(w.path / w.new(".sav"))]
+            ),
+        ],
+    ),
+    Steps(
+        "Its columns probably have names that the format does not allow",
+        lambda w: w.table(
+            table="named",
+            quasi_identifiers=["size"],
+            keep=["=A1"],
+            exports=[str(w.path / w.new(".dta"))],
+        ),
+        [
+            lambda w: w.table(
+                table="renamed",
+                key=["id"],
+                quasi_identifiers=["size"],
+                keep=["a1"],
+                exports=[str(w.path / w.new(".dta"))],
+            ),
+            lambda w: w.table(
+                table="named",
+                quasi_identifiers=["size"],
+                keep=["=A1"],
+                exports=[str(w.path / w.new(".parquet"))],
+            ),
+        ],
+    ),
+    Steps(
         'Rename the column in a view, set "formulas" of the export to "keep"',
         lambda w: w.table(
             table="named",

@@ -24,6 +24,7 @@ from tests.doors.hint_steps import (
     release,
     tree,
 )
+from tests.doors.hints_analyses import ANALYSES
 
 _NOBODY: Any = [None, *["a", "b", "c"] * 13]
 
@@ -265,4 +266,5 @@ FRAMES = (
     ),
     Steps("What was released stays released", noisy(budget=dbanon.Budget(0.5)), [noisy()]),
     Steps("One of these suffices: `epsilon`", noisy(epsilon=0.3), [noisy()]),
+    *ANALYSES,
 )

@@ -82,6 +82,11 @@ COMMANDS = (
         "Leave out `also_k`, or release without a chain.", "--also-k age", alone="--also-k age"
     ),
     of_chain("Leave out `releases`, or release without a chain.", ALONE, alone=""),
+    of_chain(
+        "Leave out `top`, `bottom` and `recode`, or release without a chain.",
+        "--top age=50",
+        alone="--top age=50",
+    ),
     Steps(
         'Use `nulls="category"` or `nulls="suppress"`.',
         cli(f"{CHAINED} --nulls merge"),
@@ -355,6 +360,11 @@ FRAMES = (
             ),
             frame(method="secure_kward", quasi_identifiers=["age"], options=SECURE),
         ],
+    ),
+    Steps(
+        "Give the column as a smaller type in a view.",
+        frame(LARGE, recoding="median", recode={"age": [30]}),
+        [frame(LARGE.assign(age=LARGE.age.astype(float)), recoding="median", recode={"age": [30]})],
     ),
     Steps(
         'Use `recoding="mean"`, or give the column as a smaller type.',

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any
 from unittest import mock
 
@@ -151,7 +152,7 @@ def patched(target: Any, name: str, value: Any, act: Act) -> Act:
 def elsewhere(module: str, act: Act) -> Act:
     """Run an act as on a system that is no Linux."""
     platform = mock.Mock(wraps=sys, platform="darwin")
-    return patched(sys.modules[module], "sys", platform, act)
+    return patched(import_module(module), "sys", platform, act)
 
 
 # -- files ------------------------------------------------------------------------------------
@@ -284,6 +285,16 @@ FILES = (
                 )
             ),
         ],
+    ),
+    StoreSteps(
+        "It may be truncated: write it again, with text in UTF-8.",
+        csv(b"no such file", "people.sav"),
+        [csv(CSV)],
+    ),
+    StoreSteps(
+        "Write the file as .csv or .parquet.",
+        elsewhere("dbanon.stores.duckdb.statistics_files", csv(CSV, "people.dta")),
+        [elsewhere("dbanon.stores.duckdb.statistics_files", csv(CSV))],
     ),
     StoreSteps(
         "Write the file in UTF-8.",

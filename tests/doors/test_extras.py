@@ -45,6 +45,7 @@ _OF_DATABASE: dict[str, dict[str, Any]] = {
 _ADVICE: dict[str, dict[str, Any]] = {
     "advise": {"table": "t"},
     "certificate": {"k": 3, "table": "t", "quasi_identifiers": ["a"]},
+    "disclosure_risk": {"table": "t", "quasi_identifiers": ["a"]},
 }
 _WITHOUT_EXTRA = (
     "attack",
@@ -55,7 +56,7 @@ _WITHOUT_EXTRA = (
     "partition",
     "synthesize",
 )
-_FILES = ("anonymize_frame", "run_job", "verify_file")
+_FILES = ("anonymize_frame", "compare_analyses", "run_job", "verify_file")
 # The extra that each kind of database needs, and such a database.
 _DATABASES = {
     "duckdb": ("duckdb:///missing.duckdb", "file:missing.csv"),
@@ -115,11 +116,13 @@ def test_frames_and_jobs_say_which_extra_they_need(tmp_path: Path) -> None:
     calls = [
         ("anonymize_frame", None, {"quasi_identifiers": ["a"], "k": 3}),
         ("run_job", str(tmp_path / "job.yaml"), {}),
+        ("compare_analyses", None, {"released": None, "analyses": [{"mean": "a"}]}),
     ]
     results = without.result_of(_CALLS.format(calls=calls))
-    assert [code for _, _, code, _ in results] == ["missing_dependency"] * 2
+    assert [code for _, _, code, _ in results] == ["missing_dependency"] * 3
     assert "pip install 'pandas>=2.0' 'pyarrow>=15'" in results[0][3]
     assert "pip install 'pydantic>=2.7' 'pyyaml>=6'" in results[1][3]
+    assert results[2][3] == results[1][3]
 
 
 @pytest.mark.slow

@@ -42,6 +42,7 @@ OF_RUNS = ("accept", "accept_counts", "accept_types", "skip_unchanged")
 OF_CHAINS = ("accept_turnover", "kept", "max_exposed", "outputs")
 OF_EVALUATIONS = {
     *inspect.signature(dbanon.advise).parameters,
+    *inspect.signature(dbanon.disclosure_risk).parameters,
     *inspect.signature(dbanon.evaluate).parameters,
     *inspect.signature(dbanon.evaluate_release).parameters,
 }
@@ -55,6 +56,12 @@ OF_ONE_DOOR = (
     "doors/plpython",
     "doors/python_path.py",
     "extensions/chains/commands.py",
+    # The figures themselves, whose functions only Python has.
+    "extensions/survey/attacker_risk.py",
+    "extensions/survey/frequencies.py",
+    "extensions/survey/individual_risk.py",
+    "extensions/survey/local_suppression.py",
+    "extensions/survey/suda.py",
     "extensions/synthesis/",
     "extensions/workbench/program.py",
     "job/synthesis.py",

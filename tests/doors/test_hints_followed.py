@@ -23,6 +23,7 @@ from tests.doors.hint_list import text_of
 from tests.doors.hint_steps import CSV, OPEN, PEOPLE, Steps, World, csv, frame, hint_of
 from tests.doors.hints_commands import COMMANDS, FILES
 from tests.doors.hints_frames import FRAMES
+from tests.doors.hints_survey import SURVEYS
 
 _N = 120
 _RNG = np.random.default_rng(1)
@@ -85,6 +86,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             "CREATE TABLE fewer AS SELECT * FROM people LIMIT 90;"
             "CREATE TABLE plain AS SELECT id, age, size, email FROM people;"
             "CREATE TABLE strange (x INTEGER);"
+            "CREATE TABLE large (id BIGINT, size DOUBLE PRECISION, serial BIGINT);"
+            "INSERT INTO large SELECT id, size, id + 9007199254740993 FROM people;"
             """CREATE TABLE named AS SELECT id, size, town AS "=A1" FROM people;"""
             'CREATE VIEW renamed AS SELECT id, size, "=A1" AS a1 FROM named;'
         )
@@ -209,7 +212,9 @@ def world(folder: Path) -> World:
     return world
 
 
-@pytest.mark.parametrize("steps", [*COMMANDS, *FILES, *FRAMES], ids=lambda steps: steps.hint[:40])
+@pytest.mark.parametrize(
+    "steps", [*COMMANDS, *FILES, *FRAMES, *SURVEYS], ids=lambda steps: steps.hint[:40]
+)
 def test_a_hint_in_words_can_be_followed(steps: Steps, world: World) -> None:
     text = text_of(steps.hint)
     with warnings.catch_warnings():

@@ -87,6 +87,8 @@ def test_refusals_match_those_of_one_machine(spark, name, tmp_path):
         {"nulls": "merge"},
         {"method": "local_suppression"},
         {"kinds": {"x": "nominal"}},
+        {"top": {"x": 90}},
+        {"recode": {"x": [10, 20]}},
         {"method": "gaa_cp", "intervals": "range"},
         {"method": "individual_ranking", "guarantee": "per_attribute", "recoding": "mean"},
         {"refine": "fast", "refine_seconds": 1.0},

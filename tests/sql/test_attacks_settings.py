@@ -49,6 +49,7 @@ SAMPLE = (
 SQL_DOORS = (
     *READS,
     "SELECT * FROM dbanon.advise('{v}')",
+    "SELECT * FROM dbanon.disclosure_risk('{v}', '{{n}}')",
     "SELECT dbanon._require_own_code('{v}'::regclass)",
 )
 
@@ -94,6 +95,10 @@ def client_doors(url: str, relation: str) -> Iterator[tuple[str, Callable[[], ob
     yield "anonymize", lambda: dbanon.anonymize(url, output="release.o", **where)
     yield "verify", lambda: verify(open_store(url), parse_relation(relation), ["n"], 2)
     yield "advise", lambda: dbanon.advise(url, table=relation)
+    yield (
+        "disclosure_risk",
+        lambda: dbanon.disclosure_risk(url, relation, quasi_identifiers=["n"], key=["id"]),
+    )
     yield "init", lambda: render_job_file(url, relation, key=["id"])
     yield "plan", lambda: dbanon.plan(url, output="release.o", **where)
 

@@ -33,6 +33,7 @@ from dbanon.doors.cli.support import (
     with_recount_options,
 )
 from dbanon.errors import DbanonError, InsufficientRights, PrivacyWarning
+from dbanon.job.export import FORMATS
 from dbanon.job.reading import Reading
 
 if TYPE_CHECKING:
@@ -304,4 +305,6 @@ def _find_first_argument(args: Sequence[str], parameters: Iterable[click.Paramet
 
 
 plan_table_or_file = choose_by_ending(plan, plan_file, (".yaml", ".yml"))
-verify_release_or_file = choose_by_ending(verify, verify_file, (".parquet", ".csv"), "--ledger")
+verify_release_or_file = choose_by_ending(
+    verify, verify_file, tuple(f".{name}" for name in FORMATS), "--ledger"
+)

@@ -24,11 +24,11 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Reading files": (
         "dates", "decimal", "thousands", "trim", "types", "header", "skip_lines", "sheet",
-        "duplicate_columns", "encoding", "null_words", "foreign_files",
+        "duplicate_columns", "encoding", "null_words", "value_labels", "foreign_files",
     ),
     "Method and released values": (
         "method", "options", "recoding", "standardize", "weights", "intervals", "local_range",
-        "steps", "seed", "refine", "refine_", "block_",
+        "steps", "top", "bottom", "recode", "seed", "refine", "refine_", "block_",
     ),
     "Privacy models and limits": (
         "models", "also_k", "max_suppression", "withhold_failing", "guarantee", "strict",

@@ -152,6 +152,12 @@ def _parse_value(parameter: Parameter, raw_value: Any) -> Any:
         return {name: parse_bounds(text) for name, text in pairs.items()}
     if parameter.item_type is float:
         return {name: _parse_number(flag(parameter), text) for name, text in pairs.items()}
+    if parameter.item_type == Sequence[float]:
+        option = flag(parameter)
+        return {
+            name: [_parse_number(option, number, "age=18,65") for number in split_list(text)]
+            for name, text in pairs.items()
+        }
     # Orders map a column to the sequence of its values, lowest first.
     if get_origin(parameter.item_type) is Sequence:
         return {name: split_list(text) for name, text in pairs.items()}
@@ -187,12 +193,13 @@ def _parse_number_or_text(text: str) -> object:
     return text
 
 
-def _parse_number(option: str, text: str) -> float:
+def _parse_number(option: str, text: str, example: str = "age=2") -> float:
     """Convert a text to a number; the error message names ``option``, such as ``--weight``."""
     try:
         return float(text)
     except ValueError:
-        raise InvalidParameter(f"Write a number, as in {option} age=2.") from None
+        noun = "numbers" if "," in example else "a number"
+        raise InvalidParameter(f"Write {noun}, as in {option} {example}.") from None
 
 
 def parse_column_set(text: str) -> ColumnSet:

@@ -21,6 +21,7 @@ from dbanon.doors.cli.support import (
     handle_signals,
     report_errors,
     show,
+    split_pair,
     sql_printer,
     with_common_options,
     with_recount_options,
@@ -30,6 +31,9 @@ from dbanon.doors.spelling import spell_cli_option
 from dbanon.errors import DbanonError, InvalidParameter
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
+    from dbanon.release.analysis_comparison import AnalysisComparison
     from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
     from dbanon.run.inspect_release import ReleaseInspection
@@ -315,12 +319,30 @@ def _format_internal_figures(figures: JsonMapping | None) -> list[tuple[str, str
     is_flag=True,
     help="Compare with the original even if its rows or columns have changed since.",
 )
+@click.option(
+    "--analyses",
+    metavar="FILE",
+    help=(
+        "A file of analyses, such as means and regressions: compare what readers compute from the"
+        " release with the same from the original. Computed from the original, so it is for the"
+        " owner of the data."
+    ),
+)
+@click.option(
+    "--hierarchy",
+    "hierarchies",
+    metavar="NAME=HIERARCHY",
+    multiple=True,
+    help="With --analyses, the hierarchy that a column's released labels come from. Repeatable.",
+)
 @with_common_options
 def evaluate(
     url: str,
     release: str,
     original: str | None,
     changed_source: bool,
+    analyses: str | None,
+    hierarchies: tuple[str, ...],
     output_format: str,
     print_sql: bool,
 ) -> None:
@@ -330,6 +352,8 @@ def evaluate(
     --evaluate when it was made, and counts its classes again.
     """
     with report_errors(output_format), handle_signals():
+        from rich.console import Group
+
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import rows_table
 
@@ -337,6 +361,10 @@ def evaluate(
             raise InvalidParameter(
                 "--changed-source needs an original.", hint="Add --original TABLE."
             )
+        if analyses is not None and original is None:
+            raise InvalidParameter("--analyses needs an original.", hint="Add --original TABLE.")
+        if hierarchies and analyses is None:
+            raise InvalidParameter("--hierarchy needs analyses.", hint="Add --analyses FILE.")
         evaluation = api.evaluate_release(
             url,
             release,
@@ -345,6 +373,18 @@ def evaluate(
             on_sql=sql_printer(print_sql),
         )
         current_log().release_id = evaluation.release_id
+        comparison: AnalysisComparison | None = None
+        if analyses is not None and original is not None:
+            from dbanon.doors.analyses import compare_analyses
+
+            comparison = compare_analyses(
+                original,
+                release,
+                analyses,
+                database=url,
+                hierarchies=dict(map(split_pair, hierarchies)),
+                on_sql=sql_printer(print_sql),
+            )
 
         def build_rows() -> list[list[object]]:
             return [
@@ -357,9 +397,23 @@ def evaluate(
                 for figure in evaluation.figures
             ]
 
-        header = ["measure", "column", "value", "note"]
-        title = f"Evaluation of {evaluation.relation}"
-        show(output_format, evaluation.to_dict(), lambda: rows_table(title, header, build_rows()))
+        def build_tables() -> object:
+            header = ["measure", "column", "value", "note"]
+            table = rows_table(f"Evaluation of {evaluation.relation}", header, build_rows())
+            return table if comparison is None else Group(table, _build_analysis_table(comparison))
+
+        document = evaluation.to_dict()
+        if comparison is not None:
+            document["analyses"] = comparison.to_dict()
+        show(output_format, document, build_tables)
+
+
+def _build_analysis_table(comparison: AnalysisComparison) -> Table:
+    """Build the table of compared analyses."""
+    from dbanon.doors.cli.render import rows_table
+
+    header = ["analysis", "estimate", "original", "released", "difference", "overlap"]
+    return rows_table(f"Analyses, {comparison.note}", header, comparison.table_rows())
 
 
 @click.command(cls=DatabaseCommand, epilog=URL_HELP)

@@ -23,6 +23,7 @@ from dbanon.doors.html import figures, svg
 from dbanon.doors.html.figures import PageValues
 from dbanon.doors.html.view import bin_class_sizes, describe_headline
 from dbanon.job.guarantee_names import guarantee_from_ledger
+from dbanon.release.analysis_comparison import AnalysisComparison
 from dbanon.release.evaluation import Evaluation
 from dbanon.release.report import Report
 
@@ -111,6 +112,21 @@ def _render_evaluation(result: Evaluation) -> str:
         table = _render_table(["column", *by_column["names"]], by_column["rows"])
         parts.append(render_details("By column", table))
     return wrap_card("evaluation", *parts)
+
+
+@render_card.register
+def _render_analyses(result: AnalysisComparison) -> str:
+    header = ["analysis", "estimate", "original", "released", "difference", "overlap"]
+    rows = [
+        ("original", f"{result.original_rows:,}", ""),
+        ("released", f"{result.released_rows:,}", ""),
+    ]
+    return wrap_card(
+        "analyses",
+        render_paragraph("warning", f"{result.note[0].upper()}{result.note[1:]}."),
+        render_figures(rows),
+        _render_table(header, result.table_rows()),
+    )
 
 
 def render_measures(title: str, table: PageValues) -> str:

@@ -15,6 +15,7 @@ from dbanon.release.distribution import MOST_BINS, Distribution, require_display
 from dbanon.release.report import Report
 from dbanon.release.words import (
     LOSS_LABELS,
+    describe_coding,
     describe_column_sets,
     describe_method_counts,
     now,
@@ -259,6 +260,8 @@ def _describe_loss(report: Report) -> PageValues:
         "nearness": report.nearness or "",
         "total_before_rounding": format_figure(report.information_loss_before_rounding, digits=6),
         "has_levels": bool(levels),
+        # A sentence on columns that were coded before classes were made; empty without coding.
+        "coding": "; ".join(text for _, text in describe_coding(report.arguments)),
         "rows": [
             {
                 "name": column.name,

@@ -84,12 +84,14 @@ class Document:
     content : the file's mappings, lists and scalars as dicts, lists and Python values.
     lines : maps the path of each key or list item to its line number, from 1.
     problems : the problems that have been recorded so far.
+    error_class : the class of the error that lists the problems.
     """
 
     file: Path
     content: Any = None
     lines: dict[KeyPath, int] = field(default_factory=dict)
     problems: list[JobFileProblem] = field(default_factory=list)
+    error_class: type[JobFileInvalid] = JobFileInvalid
 
     def add_problem(self, path: KeyPath, text: str, line: int | None = None) -> None:
         """Record a problem at a path; ``line`` defaults to the line of the path."""
@@ -111,7 +113,7 @@ class Document:
         JobFileInvalid : lists all problems at once.
         """
         if self.problems:
-            raise JobFileInvalid.of(self.file, sorted(set(self.problems)))
+            raise self.error_class.of(self.file, sorted(set(self.problems)))
 
 
 def describe_path(path: Sequence[str | int]) -> str:
@@ -126,23 +128,25 @@ def describe_path(path: Sequence[str | int]) -> str:
     )
 
 
-def read_document(file: Path) -> Document:
-    """Read a YAML file.
+def read_document(file: Path, error_class: type[JobFileInvalid] = JobFileInvalid) -> Document:
+    """Read a YAML file; errors are of ``error_class``.
 
     Raises
     ------
     JobFileInvalid : the file cannot be read, is too large or is not UTF-8.
     """
-    document = Document(file)
+    document = Document(file, error_class=error_class)
     try:
         with file.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
     except OSError as error:
-        raise JobFileInvalid(
-            f"The job file {file} cannot be read.", detail=error.strerror
+        raise error_class(
+            f"The {error_class.subject} {file} cannot be read.", detail=error.strerror
         ) from None
     if len(content) > MAX_BYTES:
-        raise JobFileInvalid(f"The job file {file} is larger than {MAX_BYTES // 2**20} MiB.")
+        raise error_class(
+            f"The {error_class.subject} {file} is larger than {MAX_BYTES // 2**20} MiB."
+        )
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -5,7 +5,7 @@ Problems quote no value of the file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -29,6 +29,8 @@ from dbanon.doors.jobfile.models import (
 )
 from dbanon.errors import nearest_names
 
+# A function that returns the keys that are allowed at a path of a document.
+FindAllowedKeys = Callable[[Document, Sequence[str | int]], list[str]]
 # From pydantic's type of an error to the text of the problem.
 _ERROR_TEXTS = {
     "missing": "is missing",
@@ -61,8 +63,19 @@ _MODELS_BY_PATH: dict[tuple[str, ...], type[BaseModel]] = {
 }
 
 
-def record_validation_errors(document: Document, error: ValidationError) -> None:
-    """Record pydantic's errors, except at paths with an earlier problem."""
+def record_validation_errors(
+    document: Document,
+    error: ValidationError,
+    find_allowed_keys: FindAllowedKeys | None = None,
+) -> None:
+    """Record pydantic's errors, except at paths with an earlier problem.
+
+    Parameters
+    ----------
+    find_allowed_keys : returns the keys that are allowed at a path, of which a similar one is
+        suggested for an unknown key; None for those of job files.
+    """
+    find_allowed_keys = find_allowed_keys or _allowed_keys
     problem_paths = {problem.path for problem in document.problems}
     for pydantic_error in error.errors(include_input=False, include_url=False):
         path = _locate(document, pydantic_error["loc"], pydantic_error["type"])
@@ -70,7 +83,10 @@ def record_validation_errors(document: Document, error: ValidationError) -> None
         if describe_path(path) not in problem_paths and not (
             path and str(path[-1]).startswith(INVALID_KEY_PREFIX)
         ):
-            document.add_problem(path, _describe(document, path, pydantic_error))
+            allowed_keys: list[str] = []
+            if pydantic_error["type"] == "extra_forbidden":
+                allowed_keys = find_allowed_keys(document, path[:-1])
+            document.add_problem(path, _describe(path, pydantic_error, allowed_keys))
 
 
 def record_missing_values(document: Document) -> None:
@@ -145,12 +161,14 @@ def _locate(
     return tuple(path)
 
 
-def _describe(document: Document, path: Sequence[str | int], pydantic_error: ErrorDetails) -> str:
+def _describe(
+    path: Sequence[str | int], pydantic_error: ErrorDetails, allowed_keys: Sequence[str]
+) -> str:
     """Describe a validation error without quoting a value."""
     error_type, context = pydantic_error["type"], pydantic_error.get("ctx", {})
     if error_type == "extra_forbidden":
         # A sentence that suggests a key; empty if none is similar.
-        suggestion = nearest_names(str(path[-1]), _allowed_keys(document, path[:-1]), limit=1)
+        suggestion = nearest_names(str(path[-1]), allowed_keys, limit=1)
         return "unknown key" + (f"; {suggestion[0].lower()}{suggestion[1:]}" if suggestion else "")
     if error_type == "refused":
         # dbanon's own checks raise a ``field_types.validation_error``, which has this type.

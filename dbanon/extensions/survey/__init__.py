@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
-from dbanon.data.extension import Extension
+from dbanon.data.extension import Command, Extension
 
-EXTENSION = Extension("survey")
+EXTENSION = Extension(
+    "survey",
+    commands={
+        "risk": Command(
+            "dbanon.extensions.survey.command:risk",
+            "Measure the disclosure risk of a sample: how likely its records lead to their"
+            " persons.",
+        )
+    },
+    # The SQL function of the same name looks it up.
+    runners={"sample_risk": "dbanon.extensions.survey.plpython:RUNNER"},
+)

@@ -64,7 +64,8 @@ class Presence:
 
     Parameters
     ----------
-    probabilities : float64 (N,), the presence of each person, 0 to 1.
+    probabilities : float64 (N,), the presence of each person, 0 to 1; of each row if rows stand for
+        several persons.
     """
 
     probabilities: Floats
@@ -80,13 +81,21 @@ class Presence:
         return float(self.probabilities.max())
 
 
-def measure_k_map(sample: Codes, population: Codes, *, missing: Missing = "wildcard") -> KMap:
+def measure_k_map(
+    sample: Codes,
+    population: Codes,
+    counts: Floats | None = None,
+    *,
+    missing: Missing = "wildcard",
+) -> KMap:
     """Count the persons in the population that match each record of a sample.
 
     Parameters
     ----------
     sample : int32 (n, m), the codes of the sample's keys, from 0; -1 if missing.
     population : int32 (N, m), the same keys of the population, with the same codes.
+    counts : float64 (N,), number of persons that each row of the population stands for, above 0;
+        None if each row is a person.
     missing : whether a missing code matches every code or only another missing one.
 
     Raises
@@ -96,12 +105,17 @@ def measure_k_map(sample: Codes, population: Codes, *, missing: Missing = "wildc
     """
     require_codes(sample, "sample")
     require_codes(population, "population")
-    counts = sum_over_matches(sample, population, np.ones((len(population), 1)), missing=missing)
-    return KMap(counts[:, 0].astype(np.int64))
+    persons = np.ones(len(population)) if counts is None else counts
+    sums = sum_over_matches(sample, population, persons[:, None], missing=missing)
+    return KMap(np.rint(sums[:, 0]).astype(np.int64))
 
 
 def measure_presence(
-    sample: Codes, population: Codes, *, missing: Missing = "wildcard"
+    sample: Codes,
+    population: Codes,
+    counts: Floats | None = None,
+    *,
+    missing: Missing = "wildcard",
 ) -> Presence:
     """Compute for each person in the population the probability of being in the sample.
 
@@ -110,6 +124,8 @@ def measure_presence(
     sample : int32 (n, m), the codes of the sample's keys, from 0; -1 if missing. Records without
         a match are left out.
     population : int32 (N, m), the same keys of the population, with the same codes.
+    counts : float64 (N,), number of persons that each row of the population stands for, above 0;
+        None if each row is a person.
     missing : whether a missing code matches every code or only another missing one.
 
     Raises
@@ -117,7 +133,7 @@ def measure_presence(
     InvalidParameter : an argument has the wrong type, shape or range.
     TooFewRecords : a table has no rows.
     """
-    frequencies = measure_k_map(sample, population, missing=missing).frequencies
+    frequencies = measure_k_map(sample, population, counts, missing=missing).frequencies
     shares = np.where(frequencies > 0, 1 / np.maximum(frequencies, 1), 0.0)
     sums = sum_over_matches(population, sample, shares[:, None], missing=missing)
     return Presence(np.minimum(sums[:, 0], 1.0))

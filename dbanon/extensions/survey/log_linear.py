@@ -110,7 +110,7 @@ def assess_sample_uniques(
     require_population_size(population_size, len(codes))
     if model not in get_args(Model):
         raise InvalidParameter(
-            "model must be main_effects or two_way.", hint='Pass `model="main_effects"`.'
+            "model must be main_effects or two_way.", hint="Choose main effects."
         )
     levels = np.column_stack(
         [np.unique(key, return_inverse=True)[1].astype(np.int32) for key in codes.T]
@@ -202,7 +202,7 @@ def _list_possible_cells(levels: Codes) -> Codes:
 def _too_many_cells_error() -> InvalidParameter:
     return InvalidParameter(
         f"The table of all keys has more than {_MAX_CELLS} possible cells.",
-        hint='Pass fewer keys, keys with fewer values, or `model="main_effects"`.',
+        hint="Choose main effects (`log_linear`), or columns with fewer values.",
     )
 
 

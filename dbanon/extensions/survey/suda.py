@@ -60,6 +60,11 @@ class SudaRisk:
         """Whether all MSUs are listed, of any size."""
         return self.searched_size == self.n_keys
 
+    @property
+    def msu_sizes(self) -> NDArray[np.intp]:
+        """The number of keys of each MSU, intp (u,)."""
+        return _msu_sizes(self.msu_keys, self.n_keys)
+
     def record_contributions(self) -> Floats:
         """Return the share of each record's score from MSUs with a key, float64 (n, m).
 
@@ -201,10 +206,15 @@ def _msu_scores(msu_keys: NDArray[np.uint32], n_keys: int, max_size: int) -> Flo
     score_of_size = [0.0] + [
         float(prod(n_keys - i for i in range(size, max_size))) for size in range(1, max_size + 1)
     ]
+    return np.array(score_of_size)[_msu_sizes(msu_keys, n_keys)]
+
+
+def _msu_sizes(msu_keys: NDArray[np.uint32], n_keys: int) -> NDArray[np.intp]:
+    """Return the number of keys of each MSU, intp (u,)."""
     sizes = np.zeros(len(msu_keys), np.intp)
     for key in range(n_keys):
         sizes += (msu_keys >> np.uint32(key) & np.uint32(1)).astype(np.intp)
-    return np.array(score_of_size)[sizes]
+    return sizes
 
 
 def _dis_scores(scores: Floats, n_paired: int, dis_fraction: float, n_keys: int) -> Floats:

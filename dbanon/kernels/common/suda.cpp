@@ -65,7 +65,13 @@ Coroutine Suda::run() {
         n_visited_ = n_searched;
         if (work_.is_spent()) co_yield nullptr;
     }
-    write_result();
+    std::fill(labels_.begin(), labels_.end(), 0);
+    msu_records_.reserve(msu_ranks_.size());
+    msu_keys_.reserve(msu_ranks_.size());
+    for (const std::int32_t candidate : candidates_by_record()) {
+        write_msus(candidate);
+        if (work_.is_spent()) co_yield nullptr;
+    }
 }
 
 void Suda::count_values(int key) {
@@ -106,8 +112,6 @@ void Suda::collect_combinations() {
     }
     std::vector<std::int32_t>().swap(order_);
     std::vector<std::int32_t>().swap(sorted_);
-    n_candidates_ = static_cast<std::int32_t>(record_of_.size());
-    n_unique_ = n_candidates_;
     msu_starts_.assign(record_of_.size() + 1, 0);
     n_combinations_ = record_of_.size() + others.size();
     values_.resize(n_combinations_ * m);
@@ -119,10 +123,11 @@ void Suda::collect_combinations() {
     levels_.resize(m);
     Level& root = levels_[0];
     root.keys = 0;
-    if (n_candidates_ > 0) {
+    if (!record_of_.empty()) {
         root.members.resize(n_combinations_);
         std::iota(root.members.begin(), root.members.end(), 0);
-        root.classes.push_back({0, n_candidates_, static_cast<std::int32_t>(n_combinations_)});
+        root.classes.push_back({0, static_cast<std::int32_t>(record_of_.size()),
+                                static_cast<std::int32_t>(n_combinations_)});
     }
     work_.left -= codes_.n;
 }
@@ -249,19 +254,19 @@ void Suda::find_uniques(const Level& parent, int key) {
 }
 
 // The record is unique on these keys. All MSUs of fewer keys are listed already.
-void Suda::add_if_minimal(std::int32_t combination, KeySet keys) {
-    const KeySet* msus = msu_ranks_.data() + msu_starts_[combination];
-    const std::size_t n_msus = msu_starts_[combination + 1] - msu_starts_[combination];
+void Suda::add_if_minimal(std::int32_t candidate, KeySet keys) {
+    const KeySet* msus = msu_ranks_.data() + msu_starts_[candidate];
+    const std::size_t n_msus = msu_starts_[candidate + 1] - msu_starts_[candidate];
     for (std::size_t i = 0; i < n_msus; ++i) {
         if ((msus[i] & ~keys) == 0) return;
     }
-    new_msus_.emplace_back(combination, keys);
+    new_msus_.emplace_back(candidate, keys);
 }
 
 void Suda::append_new_msus() {
     if (new_msus_.empty()) return;
     std::vector<std::size_t> starts(msu_starts_.size(), 0);
-    for (const auto& [combination, keys] : new_msus_) ++starts[combination + 1];
+    for (const auto& [candidate, keys] : new_msus_) ++starts[candidate + 1];
     for (std::size_t c = 1; c < starts.size(); ++c) {
         starts[c] += starts[c - 1] + msu_starts_[c] - msu_starts_[c - 1];
     }
@@ -270,39 +275,40 @@ void Suda::append_new_msus() {
     for (std::size_t c = 0; c + 1 < starts.size(); ++c) {
         for (std::size_t i = msu_starts_[c]; i < msu_starts_[c + 1]; ++i) ranks[ends[c]++] = msu_ranks_[i];
     }
-    for (const auto& [combination, keys] : new_msus_) ranks[ends[combination]++] = keys;
+    for (const auto& [candidate, keys] : new_msus_) ranks[ends[candidate]++] = keys;
     work_.left -= static_cast<std::int64_t>(ranks.size() + starts.size());
     msu_starts_.swap(starts);
     msu_ranks_.swap(ranks);
     std::vector<std::pair<std::int32_t, KeySet>>().swap(new_msus_);
 }
 
-void Suda::write_result() {
-    std::fill(labels_.begin(), labels_.end(), 0);
-    std::vector<std::int32_t> by_record(record_of_.size());
-    std::iota(by_record.begin(), by_record.end(), 0);
-    std::sort(by_record.begin(), by_record.end(),
+std::vector<std::int32_t> Suda::candidates_by_record() {
+    std::vector<std::int32_t> candidates(record_of_.size());
+    std::iota(candidates.begin(), candidates.end(), 0);
+    std::sort(candidates.begin(), candidates.end(),
               [&](std::int32_t a, std::int32_t b) { return record_of_[a] < record_of_[b]; });
-    msu_records_.reserve(msu_ranks_.size());
-    msu_keys_.reserve(msu_ranks_.size());
-    for (const std::int32_t combination : by_record) {
-        const std::size_t first = msu_keys_.size();
-        for (std::size_t i = msu_starts_[combination]; i < msu_starts_[combination + 1]; ++i) {
-            KeySet keys = 0;
-            for (KeySet ranks = msu_ranks_[i]; ranks != 0; ranks &= ranks - 1) {
-                keys |= KeySet{1} << ranked_keys_[std::countr_zero(ranks)];
-            }
-            msu_keys_.push_back(keys);
+    return candidates;
+}
+
+void Suda::write_msus(std::int32_t candidate) {
+    const std::size_t begin = msu_starts_[candidate], end = msu_starts_[candidate + 1];
+    work_.left -= 1 + 4 * static_cast<std::int64_t>(end - begin);
+    if (begin == end) return;
+    const std::int32_t record = record_of_[candidate];
+    const auto first = static_cast<std::ptrdiff_t>(msu_keys_.size());
+    for (std::size_t i = begin; i < end; ++i) {
+        KeySet keys = 0;
+        for (KeySet ranks = msu_ranks_[i]; ranks != 0; ranks &= ranks - 1) {
+            keys |= KeySet{1} << ranked_keys_[std::countr_zero(ranks)];
         }
-        if (first == msu_keys_.size()) continue;
-        std::sort(msu_keys_.begin() + static_cast<std::ptrdiff_t>(first), msu_keys_.end(),
-                  [](KeySet a, KeySet b) {
-                      const int size_a = std::popcount(a), size_b = std::popcount(b);
-                      return size_a != size_b ? size_a < size_b : a < b;
-                  });
-        msu_records_.resize(msu_keys_.size(), record_of_[combination]);
-        labels_[record_of_[combination]] = std::popcount(msu_keys_[first]);
+        msu_keys_.push_back(keys);
     }
+    std::sort(msu_keys_.begin() + first, msu_keys_.end(), [](KeySet a, KeySet b) {
+        const int size_a = std::popcount(a), size_b = std::popcount(b);
+        return size_a != size_b ? size_a < size_b : a < b;
+    });
+    msu_records_.resize(msu_keys_.size(), record);
+    labels_[record] = std::popcount(msu_keys_[first]);
 }
 
 }  // namespace dbanon

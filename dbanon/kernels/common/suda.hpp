@@ -45,7 +45,7 @@ class Suda final : public Kernel {
     // The search is complete for MSUs of up to this size; below max_size if the time was up.
     int searched_size() const { return searched_size_; }
     // Records that equal no other record on all keys, a missing value being a value of its own.
-    std::int64_t n_unique() const { return n_unique_; }
+    std::int64_t n_unique() const { return static_cast<std::int64_t>(record_of_.size()); }
     // Records that equal exactly one other record in this sense.
     std::int64_t n_paired() const { return n_paired_; }
 
@@ -83,9 +83,10 @@ class Suda final : public Kernel {
     void split_class(const std::int32_t* members, const RecordClass& parent,
                      const std::int32_t* values, Level& child);
     void find_uniques(const Level& parent, int key);
-    void add_if_minimal(std::int32_t combination, KeySet keys);
+    void add_if_minimal(std::int32_t candidate, KeySet keys);
     void append_new_msus();
-    void write_result();
+    std::vector<std::int32_t> candidates_by_record();
+    void write_msus(std::int32_t candidate);
     bool is_out_of_time() const;
 
     const std::int32_t* values_of(int key) const { return values_.data() + n_combinations_ * key; }
@@ -95,23 +96,22 @@ class Suda final : public Kernel {
     const double max_seconds_;
     std::chrono::steady_clock::time_point start_time_;
 
-    std::vector<std::int32_t> order_, sorted_;  // records, as they are sorted
+    std::vector<std::int32_t> order_, sorted_;  // records in the current order, and in the next
     std::vector<std::int32_t> n_values_;        // [key]
     // Keys by their numbers of values. The search knows keys by their ranks: sets with the largest
     // rank, which are half of all, then have the smallest classes.
     std::vector<int> ranked_keys_;
     // Distinct combinations of values, candidates first.
     std::size_t n_combinations_ = 0;
-    std::int32_t n_candidates_ = 0;
     std::vector<std::int32_t> record_of_;  // [candidate]
     std::vector<std::int32_t> values_;     // [rank of key][combination]
 
     int size_ = 0;
     int depth_ = 0;
-    std::vector<Level> levels_;         // [number of keys]
-    std::vector<ValueCount> counts_;    // [value], 0 between calls
+    std::vector<Level> levels_;       // [number of keys]
+    std::vector<ValueCount> counts_;  // [value], 0 between calls
     std::vector<std::int32_t> present_values_;
-    bool has_candidates_left_ = false;  // of larger sizes
+    bool has_candidates_left_ = false;  // whether larger MSUs are possible
 
     // Candidate c has the MSUs from msu_starts_[c] to before msu_starts_[c + 1], by size.
     std::vector<std::size_t> msu_starts_;
@@ -122,7 +122,7 @@ class Suda final : public Kernel {
 
     double n_visited_ = 0.0, n_sets_ = 0.0;
     int searched_size_ = 0;
-    std::int64_t n_unique_ = 0, n_paired_ = 0;
+    std::int64_t n_paired_ = 0;
     std::vector<std::int32_t> msu_records_;
     std::vector<KeySet> msu_keys_;
 };

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from pyarrow import parquet
 
 from dbanon.data.counts import CountRequests, Counts
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import RecountFailed
-from dbanon.job.export import CSV, KEEP, PARQUET, SEPARATORS, Export
+from dbanon.job.export import CSV, KEEP, PARQUET, SEPARATORS, STATISTICS_FORMATS, Export
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.duckdb.dialect import literal
@@ -34,7 +35,7 @@ def open_file_session(
 
     Parameters
     ----------
-    kind : the format of the file: ``CSV`` or ``PARQUET``.
+    kind : the format of the file, as ``Export.format`` names it.
     attributes : the columns of a CSV file, which does not contain their types.
     export : the options with which a CSV file was written; None for the default options.
 
@@ -42,11 +43,17 @@ def open_file_session(
     ------
     DbanonError : the file cannot be read in this format.
     """
-    with closing(connect_in_memory()) as connection, path.open("rb") as file:
+    with ExitStack() as stack:
+        connection = stack.enter_context(closing(connect_in_memory()))
+        file: BinaryIO = stack.enter_context(path.open("rb"))
+        if kind in STATISTICS_FORMATS:
+            from dbanon.stores.duckdb.statistics_files import open_as_parquet
+
+            file = stack.enter_context(open_as_parquet(file, f"release.{kind}"))
         session = DuckdbSession(connection)
         # Open by descriptor, as DuckDB could take a file name for a pattern.
         name = f"'/dev/fd/{file.fileno()}'"
-        if kind == PARQUET:
+        if kind == PARQUET or kind in STATISTICS_FORMATS:
             from_item = f"read_parquet({name})"
         else:
             types = ", ".join(

@@ -15,9 +15,10 @@ from datetime import date, datetime, time
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from dbanon.data.files import XLSX
 from dbanon.errors import FileMalformed, InvalidParameter, MissingDependency
 from dbanon.stores.duckdb.file_memory import estimate_workbook_bytes
-from dbanon.stores.folders import COMPRESSED_ENDINGS, GZIP, XLSX
+from dbanon.stores.folders import COMPRESSED_ENDINGS, GZIP
 
 if TYPE_CHECKING:
     from python_calamine import CalamineWorkbook

@@ -1,4 +1,4 @@
-"""Loading of files with rows (CSV, spreadsheets, Parquet) into a single table of DuckDB."""
+"""Loading of files with rows into a single table of DuckDB."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import BinaryIO
 
 import duckdb
 
+from dbanon.data.files import PARQUET, STATISTICS, XLSX
 from dbanon.errors import FileMalformed, InvalidParameter, nearest_names
-from dbanon.job.reading import UTF_8, Reading
+from dbanon.job.reading import TEXT_LABELS, UTF_8, Reading
 from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.duckdb.csv_files import (
     MAX_COLUMNS,
@@ -39,7 +40,7 @@ from dbanon.stores.duckdb.csv_types import (
 from dbanon.stores.duckdb.dialect import literal
 from dbanon.stores.duckdb.errors import translate_errors
 from dbanon.stores.duckdb.file_formats import TooLarge, open_as_csv
-from dbanon.stores.folders import PARQUET, XLSX, FileLocation, SourceFile, require_memory
+from dbanon.stores.folders import FileLocation, SourceFile, find_file_kind, require_memory
 
 # Temporary tables: all rows of CSV files as texts; and the values that names of folders define as
 # texts, such as 2025 in ``year=2025``.
@@ -73,7 +74,7 @@ class FileRows:
         self.untyped_columns: Mapping[str, UntypedColumn] = {}
 
     def load(self, source_files: Sequence[SourceFile], kind: str) -> dict[str, InferredType]:
-        """Load all rows; returns the inferred type of each column by name, empty for Parquet.
+        """Load all rows; returns the type of each column by name that was inferred from texts.
 
         Raises
         ------
@@ -81,7 +82,7 @@ class FileRows:
         """
         if self._name.schema is not None:
             self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(self._name.schema)}")
-        if kind == PARQUET:
+        if kind in (PARQUET, STATISTICS):
             return self._load_parquet(source_files)
         if kind == XLSX:
             # Sheets are converted to CSV in UTF-8.
@@ -91,12 +92,15 @@ class FileRows:
     # -- Parquet ----------------------------------------------------------------------------------
 
     def _load_parquet(self, source_files: Sequence[SourceFile]) -> dict[str, InferredType]:
-        """Load Parquet files, whose columns have types; returns an empty mapping."""
+        """Load Parquet files, or others as such, whose columns have types.
+
+        Returns an empty mapping.
+        """
         folder_columns = self._infer_folder_columns(source_files)
         columns: dict[str, str] = {}
         for source_file in source_files:
             with (
-                source_file.open(self._memory_bytes) as file,
+                self._open_as_parquet(source_file) as file,
                 _translate_read_errors(source_file.path),
             ):
                 # Open by descriptor, as DuckDB could take a file name for a pattern.
@@ -127,6 +131,29 @@ class FileRows:
                     )
                 self._create_or_insert(self._name.quoted, query, is_first=is_first)
         return {}
+
+    @contextmanager
+    def _open_as_parquet(self, source_file: SourceFile) -> Iterator[BinaryIO]:
+        """Open a file of Parquet, or one of SPSS, Stata or SAS as Parquet.
+
+        Raises the same errors as ``SourceFile.open`` and ``statistics_files.open_as_parquet``.
+        """
+        with source_file.open(self._memory_bytes) as file:
+            if find_file_kind(source_file.path) == PARQUET:
+                yield file
+                return
+            from dbanon.stores.duckdb.statistics_files import open_as_parquet
+
+            with (
+                _translate_size_error(source_file.path, self._memory_bytes),
+                open_as_parquet(
+                    file,
+                    str(source_file.path),
+                    self._memory_bytes,
+                    reads_labels=self._reading.value_labels == TEXT_LABELS,
+                ) as parquet_file,
+            ):
+                yield parquet_file
 
     def _require_column_limit(self, path: FileLocation, descriptor: int) -> None:
         """Check the number of columns of a Parquet file; raises FileMalformed."""
@@ -185,18 +212,14 @@ class FileRows:
 
         Raises the same errors as ``SourceFile.open`` and ``open_as_csv``.
         """
-        try:
-            with (
-                source_file.open(self._memory_bytes) as file,
-                open_as_csv(
-                    file, str(source_file.path), self._reading.sheet, self._memory_bytes
-                ) as csv_file,
-            ):
-                yield csv_file
-        except TooLarge as error:
-            # Raises MemoryLimit.
-            require_memory(error.needed_bytes, self._memory_bytes, source_file.path)
-            raise
+        with (
+            _translate_size_error(source_file.path, self._memory_bytes),
+            source_file.open(self._memory_bytes) as file,
+            open_as_csv(
+                file, str(source_file.path), self._reading.sheet, self._memory_bytes
+            ) as csv_file,
+        ):
+            yield csv_file
 
     def _load_csv(self, source_files: Sequence[SourceFile]) -> dict[str, InferredType]:
         """Load all columns as text, then convert each to the type that fits all of its values.
@@ -384,6 +407,17 @@ class FileRows:
 def _as_column(name: str, text: str | None) -> str:
     """Build SQL of a constant text column, whose name and text are from a folder name."""
     return f"CAST({'NULL' if text is None else literal(text)} AS VARCHAR) AS {quote(name)}"
+
+
+@contextmanager
+def _translate_size_error(path: FileLocation, memory_bytes: int) -> Iterator[None]:
+    """Translate ``TooLarge`` into MemoryLimit."""
+    try:
+        yield
+    except TooLarge as error:
+        # Raises MemoryLimit.
+        require_memory(error.needed_bytes, memory_bytes, path)
+        raise
 
 
 @contextmanager

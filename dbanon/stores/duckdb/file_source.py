@@ -28,7 +28,6 @@ from dbanon.stores.duckdb.store import DuckdbStore, connect_in_memory
 from dbanon.stores.file_session import job_lock
 from dbanon.stores.folders import (
     COMPRESSED_ENDINGS,
-    PARQUET,
     changed_files_error,
     find_file_kind,
     find_root,
@@ -71,8 +70,8 @@ class FileStore(DuckdbStore):
         names_several_files = is_pattern(path) or url.endswith("/")
         if isinstance(path, Path) and not kind and not names_several_files and not path.is_dir():
             raise InvalidParameter(
-                "A file of rows must be a .csv, .tsv, .txt, .xlsx or .parquet file; .csv.gz and"
-                " .csv.zst work, too.",
+                "A file of rows must be a .csv, .tsv, .txt, .xlsx or .parquet file, or one of SPSS"
+                " (.sav), Stata (.dta) or SAS (.sas7bdat, .xpt); .csv.gz and .csv.zst work, too.",
                 hint=(
                     "Write file:people.csv or file:/data/people.parquet. A folder or a pattern of"
                     " such files also works: file:data/, file:data/*.parquet."
@@ -90,8 +89,8 @@ class FileStore(DuckdbStore):
             else file_name.stem
         )
         self._name = parse_relation(table) if table else RelationName(None, stem)
-        if kind == PARQUET:
-            reading.require_no_csv_options()
+        if kind:
+            reading.require_options_of(kind)
         if not isinstance(path, Path):
             # The option is about accounts and links of this machine's file system.
             reading.require_no_foreign_files()
@@ -138,8 +137,7 @@ class FileStore(DuckdbStore):
         foreign_files = self._reading.foreign_files
         source_files = list_source_files(self._location, foreign_files)
         kind = find_file_kind(source_files[0].path)
-        if kind == PARQUET:
-            self._reading.require_no_csv_options()
+        self._reading.require_options_of(kind)
         memory_bytes = self._memory_bytes or half_of_memory()
         file_rows = FileRows(self._connection, self._name, self._reading, memory_bytes)
         try:

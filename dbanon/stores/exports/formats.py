@@ -1,4 +1,4 @@
-"""Write rows as Parquet or CSV files that disclose nothing but the rows."""
+"""Write rows as files that disclose nothing but the rows, and when they were written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from dbanon.errors import FormulaInText
-from dbanon.job.export import PARQUET, SEPARATORS, Export
+from dbanon.job.export import PARQUET, SEPARATORS, STATISTICS_FORMATS, Export
 from dbanon.stores.exports.destinations import Destination
 from dbanon.stores.exports.formulas import are_formulas, escape_formulas
 
@@ -45,9 +45,17 @@ def write(
     Raises
     ------
     FormulaInText : a spreadsheet would run a text of the CSV file as a formula.
+    UnsupportedType, InvalidParameter : a file of SPSS, Stata or SAS cannot hold the rows; see
+        ``write_statistics_file``.
     """
     if export.format == PARQUET:
         _write_parquet(file, export, schema, batches, quasi_identifiers, metadata)
+        return
+    if export.format in STATISTICS_FORMATS:
+        # Imports pandas, which other formats do not need.
+        from dbanon.stores.exports.statistics_files import write_statistics_file
+
+        write_statistics_file(file, export.format, schema, batches)
         return
     if export.formulas != "keep":
         _refuse_formulas(
@@ -64,6 +72,14 @@ def write(
     with csv.CSVWriter(file, _text_schema(schema, export), write_options=options) as writer:
         for batch in batches:
             writer.write_batch(_with_decimal_marks(_apply_formula_option(batch, export), export))
+
+
+def require_writer(export: Export) -> None:
+    """Check that the package that writes an export is installed; raises MissingDependency."""
+    if export.format in STATISTICS_FORMATS:
+        from dbanon.stores.exports.statistics_files import import_writer
+
+        import_writer()
 
 
 def _write_parquet(

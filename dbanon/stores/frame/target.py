@@ -289,6 +289,15 @@ class FrameTarget:
         values = staged_release.frame[name].dropna()
         return len(values), values.nunique()
 
+    def count_values(self, staged_release: StagedFrameRelease, name: str) -> dict[str | None, int]:
+        """Count the released rows by their label in a column."""
+        labels = staged_release.frame[name]
+        counts: dict[str | None, int] = {
+            str(label): int(count) for label, count in labels.value_counts().items()
+        }
+        n_missing = int(labels.isna().sum())
+        return counts | ({None: n_missing} if n_missing else {})
+
     def find_unique_columns_in_sample(
         self, staged_release: StagedFrameRelease, names: Sequence[str]
     ) -> dict[str, DisclosiveColumn]:

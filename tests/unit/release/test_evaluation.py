@@ -336,3 +336,28 @@ def test_nodes_are_read_back():
     with pytest.raises(InvalidParameter, match="holds 2 labels") as error:
         find_nodes(["secret", "hidden", "Kiel"], CITIES, "city")
     assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("label", "ends"),
+    [
+        ("18-29", (18, 29)),
+        ("-10 to -6", (-10, -6)),
+        ("-5 to 4", (-5, 4)),
+        ("65+", (65, 99)),
+        ("<18", (-20, 17)),
+        ("120+", (120, 120)),
+        ("30-18", None),
+        ("a-b", None),
+        ("+", None),
+        ("<", None),
+    ],
+)
+def test_labels_of_bands_are_read_as_numbers(label: str, ends: tuple[float, float] | None) -> None:
+    attribute, scale = Attribute("age", Kind.INTEGER), Scale.of(np.array([-20.0, 30.0, 99.0]))
+    if ends is None:
+        with pytest.raises(InvalidParameter, match="neither a value nor an interval"):
+            parse_intervals([label], attribute, scale)
+        return
+    low, high = parse_intervals([label], attribute, scale)
+    assert (low[0], high[0]) == ends

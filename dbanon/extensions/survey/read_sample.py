@@ -1,0 +1,214 @@
+"""Read a sample from a database or a data frame, with columns as codes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.microdata import CodedColumn, ColumnRoles, Microdata
+from dbanon.data.schema import NOMINAL, Attribute, Kind, apply_kinds
+from dbanon.errors import KeyRequired, TooFewRecords, UnsupportedType
+from dbanon.extensions.survey.assess import Sample, require_positive_weights
+from dbanon.extensions.survey.frequencies import MISSING_CODE
+from dbanon.extensions.survey.request import RiskRequest
+from dbanon.job.job import Job
+from dbanon.job.policy import Policy
+from dbanon.job.requirements import require_kinds
+from dbanon.measures.figure import Tick, ignore_progress
+from dbanon.stores.ports import Source
+
+# Kinds of amounts; dates and times are numbers, too, but none of persons.
+_WEIGHT_KINDS = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT)
+
+
+@dataclass(frozen=True, eq=False)
+class SampleTable:
+    """A table as it was read.
+
+    Parameters
+    ----------
+    name : the name of the table.
+    columns : the quasi-identifiers, in their order.
+    is_number : for each of them, whether its texts are those of numbers.
+    weights : float64 (n,); None if the request names no weight.
+    household : the column of households; None if the request names none.
+    row_keys : the columns of the row key by name. Without a key in the request, the numbers by
+        which the store addresses the rows, under the name ``row``.
+    """
+
+    name: str
+    columns: tuple[CodedColumn, ...]
+    is_number: tuple[bool, ...]
+    weights: NDArray[np.float64] | None
+    household: CodedColumn | None
+    row_keys: dict[str, CodedColumn]
+    positions: NDArray[np.int64]
+
+
+def read_table(request: RiskRequest, source: Source, tick: Tick = ignore_progress) -> SampleTable:
+    """Read the columns that a request names.
+
+    Parameters
+    ----------
+    tick : called with the share of the rows that were read, 0 to 1.
+
+    Raises
+    ------
+    TooFewRecords : the table has no rows.
+    UnsupportedType : the weight is not a number, or a type cannot be compared.
+    InvalidParameter : a weight is NULL or not above 0.
+    DbanonError : the table cannot be read.
+    """
+    weight_columns = tuple(name for name in (request.weight,) if name is not None)
+    names = (*request.quasi_identifiers, *weight_columns)
+    # Households and keys may be of any type. They are compared by their texts.
+    text_names = tuple(name for name in request.columns if name not in names)
+    kinds = dict.fromkeys(request.quasi_identifiers, NOMINAL)
+    job = Job(
+        table=request.table,
+        output="",  # Nothing is written.
+        quasi_identifiers=names,
+        sensitive=text_names,
+        key=request.key,
+        memory_limit=request.memory_limit,
+        # Rows with NULL are read, too. Nothing is released with this policy.
+        policy=Policy(k=2, method="gaa_cp", nulls="category", kinds=kinds),
+    )
+    relation = source.describe(job)
+    attributes = apply_kinds([relation.attribute(name) for name in names], kinds)
+    require_kinds(job.policy, attributes)
+    relation = source.pin(source.with_row_locator(relation, job, request.columns), request.columns)
+    tick(0.0)
+    attributes = source.complete_attributes_from_values(relation, attributes)
+    for attribute in attributes:
+        if attribute.name == request.weight:
+            require_weight_type(attribute)
+    texts = tuple(replace(relation.attribute(name), kind=Kind.CATEGORY) for name in text_names)
+    # Only privacy models need the order of values, so read them as leaves of a hierarchy are read.
+    roles = ColumnRoles(attributes, sensitive=texts, hierarchy_columns=frozenset(text_names))
+    microdata = source.read(relation, roles, job, tick)
+    if not microdata.n_records:
+        raise TooFewRecords(f"{relation.name} has no rows.")
+    coded_columns = {**microdata.sensitive, **_list_coded_columns(microdata)}
+    nominal_names = {attribute.name for attribute in attributes if attribute.nominal}
+    return SampleTable(
+        name=str(relation.name),
+        columns=tuple(coded_columns[name] for name in request.quasi_identifiers),
+        is_number=tuple(name in nominal_names for name in request.quasi_identifiers),
+        weights=_read_weights(microdata, request.weight),
+        household=None if request.household is None else coded_columns[request.household],
+        row_keys={name: coded_columns[name] for name in request.key if name in coded_columns},
+        positions=microdata.keys[:, 0],
+    )
+
+
+def read_population(
+    request: RiskRequest, source: Source, tick: Tick = ignore_progress
+) -> SampleTable:
+    """Read the quasi-identifiers of the population table that a request names.
+
+    Raises
+    ------
+    KeyRequired : it is a view, whose rows the key of the sample does not identify.
+    DbanonError : as ``read_table``.
+    """
+    try:
+        return read_table(request.for_population(str(request.population)), source, tick)
+    except KeyRequired:
+        raise KeyRequired(
+            "The population is a view: its rows have no key of their own.",
+            hint="Name a table, or copy the view into one.",
+        ) from None
+
+
+def require_weight_type(attribute: Attribute) -> None:
+    """Check that a column can be a design weight.
+
+    Raises
+    ------
+    UnsupportedType : it does not hold numbers.
+    """
+    if attribute.kind not in _WEIGHT_KINDS:
+        raise UnsupportedType(
+            f'Column "{attribute.name}" is of type {attribute.sql_type or "text"}, and cannot be'
+            " the number of persons that a row stands for.",
+            hint="Name a column of numbers, or cast it to a number in a view.",
+        )
+
+
+def code_sample(table: SampleTable, population: SampleTable | None = None) -> Sample:
+    """Number the values of a sample, and those of a population table alike.
+
+    Equal numbers have equal codes, however they are written.
+    """
+    tables = [table] if population is None else [table, population]
+    codes: list[list[NDArray[np.int32]]] = [[] for _ in tables]
+    for position in range(len(table.columns)):
+        columns = [each.columns[position] for each in tables]
+        is_number = all(each.is_number[position] for each in tables)
+        for table_codes, column_codes in zip(
+            codes, _number_alike(columns, is_number=is_number), strict=True
+        ):
+            table_codes.append(column_codes)
+    return Sample(
+        source=table.name,
+        codes=np.column_stack(codes[0]),
+        weights=table.weights,
+        households=None if table.household is None else table.household.codes,
+        population=None if population is None else np.column_stack(codes[1]),
+        population_counts=None if population is None else population.weights,
+    )
+
+
+def _number_alike(columns: Sequence[CodedColumn], *, is_number: bool) -> list[NDArray[np.int32]]:
+    """Number the values of columns so that equal values have equal numbers, int32 (n,) each."""
+    number_of_value: dict[object, int] = {}
+    results = []
+    for column in columns:
+        # The last element is for NULL, whose code is -1.
+        numbers = np.full(len(column.values) + 1, MISSING_CODE, np.int32)
+        for code, text in enumerate(column.values):
+            value = _to_number(text) if is_number else text
+            numbers[code] = number_of_value.setdefault(value, len(number_of_value))
+        results.append(numbers[column.codes])
+    return results
+
+
+def _to_number(text: str) -> object:
+    """Convert the text of a number, so that 7.5 equals 7.50; other texts are returned unchanged."""
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return text
+    # Not a number equals nothing, not even itself.
+    return number if number.is_finite() else text
+
+
+def _list_coded_columns(microdata: Microdata) -> dict[str, CodedColumn]:
+    """The quasi-identifiers of microdata that are read as codes, by name."""
+    return {
+        attribute.name: CodedColumn(microdata.codes[:, index].copy(), microdata.categories[index])
+        for index, attribute in enumerate(microdata.categorical)
+    }
+
+
+def _read_weights(microdata: Microdata, name: str | None) -> NDArray[np.float64] | None:
+    """Return the weights of the records, float64 (n,); None if no column has them.
+
+    Raises
+    ------
+    InvalidParameter : a weight is NULL or not above 0.
+    """
+    if name is None:
+        return None
+    position = [attribute.name for attribute in microdata.numeric].index(name)
+    weights = np.ascontiguousarray(microdata.numbers[:, position])
+    is_valid = microdata.valid_column(name)
+    require_positive_weights(
+        weights, np.ones(len(weights), np.bool_) if is_valid is None else is_valid, name
+    )
+    return weights

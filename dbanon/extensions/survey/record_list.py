@@ -1,0 +1,129 @@
+"""The private list of the records of a sample with their risks. It is never part of a release."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from dbanon.errors import InsufficientRights, InvalidParameter, OutputExists
+from dbanon.extensions.survey.assess import RecordRisks
+from dbanon.extensions.survey.frequencies import Floats
+from dbanon.extensions.survey.read_sample import SampleTable
+
+# The column of the list that numbers rows without a named key.
+ROW = "row"
+# Differences of risks below this are those of rounding.
+_NEGLIGIBLE = 1e-12
+
+
+def require_new_file(path: str | os.PathLike[str]) -> Path:
+    """Check that a file does not exist yet, before anything is computed for it.
+
+    Raises
+    ------
+    OutputExists : there is a file of this name.
+    InsufficientRights : there is no such folder.
+    """
+    list_path = Path(path)
+    if list_path.is_symlink() or list_path.exists():
+        raise _exists_error(list_path)
+    if not list_path.absolute().parent.is_dir():
+        raise InsufficientRights(
+            f"The list {list_path} cannot be written: there is no such folder."
+        )
+    return list_path
+
+
+def require_row_key(*, has_key: bool) -> None:
+    """Check that the list can say which row each line is about.
+
+    Raises
+    ------
+    InvalidParameter : no columns identify a row, and the rows have no positions.
+    """
+    if not has_key:
+        raise InvalidParameter(
+            "The list of records needs columns that identify a row.",
+            hint='Name them: `key=["…"]`.',
+        )
+
+
+def write_record_list(
+    path: Path, table: SampleTable, names: Sequence[str], risks: RecordRisks
+) -> None:
+    """Write the list to a new file that only its owner can read, riskiest records first.
+
+    Parameters
+    ----------
+    names : the quasi-identifiers, in the order of ``RecordRisks.drops``.
+
+    Raises
+    ------
+    OutputExists : the file exists.
+    InsufficientRights : the file cannot be created.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except FileExistsError:
+        raise _exists_error(path) from None
+    except OSError as error:
+        raise InsufficientRights(
+            f"The list {path} cannot be written.", detail=error.strerror
+        ) from None
+    try:
+        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+            os.fchmod(file.fileno(), 0o600)
+            csv.writer(file).writerows(_list_lines(table, names, risks))
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def _list_lines(
+    table: SampleTable, names: Sequence[str], risks: RecordRisks
+) -> Iterator[list[object]]:
+    """Yield the lines of the list, the header first."""
+    suda = risks.suda
+    header = [*(table.row_keys or (ROW,)), "risk", "records_alike"]
+    header += [] if risks.household is None else ["household_risk"]
+    header += ["columns"] if suda is None else ["columns", "suda", "dis_suda", "suda_columns"]
+    yield header
+    contributions = None if suda is None else suda.record_contributions()
+    household = risks.individual if risks.household is None else risks.household
+    # By the risk of the household, then by that of the record; ties in the order of the rows.
+    order = np.lexsort((-risks.individual, -household))
+    for record in order.tolist():
+        line: list[object] = [
+            column.values[code] if (code := int(column.codes[record])) >= 0 else ""
+            for column in table.row_keys.values()
+        ] or [int(table.positions[record])]
+        line += [_format(risks.individual[record]), int(risks.sample[record])]
+        if risks.household is not None:
+            line.append(_format(risks.household[record]))
+        drops = risks.drops
+        line.append("" if drops is None else _name_largest(names, drops[record]))
+        if suda is not None and contributions is not None:
+            line += [_format(suda.scores[record]), _format(suda.dis_scores[record])]
+            line.append(_name_largest(names, contributions[record]))
+        yield line
+
+
+def _name_largest(names: Sequence[str], shares: Floats) -> str:
+    """Name the columns with a share, float64 (m,), the largest first."""
+    order = np.argsort(-shares, kind="stable")
+    return ", ".join(names[column] for column in order.tolist() if shares[column] > _NEGLIGIBLE)
+
+
+def _format(value: float) -> str:
+    return f"{value:.10g}"
+
+
+def _exists_error(path: Path) -> OutputExists:
+    return OutputExists(f"The file {path} already exists.", hint="Name a new file: `records`.")

@@ -1,0 +1,78 @@
+"""Analyses that a release is judged by: what its readers will compute, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MEAN, TOTAL, QUANTILES, GINI = "mean", "total", "quantiles", "gini"
+TABLE, REGRESSION, CLASSIFY = "table", "regression", "classify"
+LINEAR, LOGISTIC = "linear", "logistic"
+REGRESSION_MODELS = (LINEAR, LOGISTIC)
+
+DEFAULT_PROBABILITIES = (0.1, 0.25, 0.5, 0.75, 0.9)
+DEFAULT_FOLDS = 5
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """One analysis.
+
+    Parameters
+    ----------
+    kind : ``MEAN``, ``TOTAL``, ``QUANTILES``, ``GINI``, ``TABLE``, ``REGRESSION`` or ``CLASSIFY``.
+    column : the column that is estimated, explained or predicted; None for a table.
+    by : the columns of groups of a mean or total, of a table, or of predictors.
+    probabilities : those of quantiles.
+    model : that of a regression, ``LINEAR`` or ``LOGISTIC``.
+    event : for a logistic regression, the value whose probability is explained; None for 1 in a
+        column of numbers, and for the second value of a column of two categories.
+    folds : for a classifier, the number of parts of the originals that are tested in turn.
+    """
+
+    kind: str
+    column: str | None = None
+    by: tuple[str, ...] = ()
+    probabilities: tuple[float, ...] = DEFAULT_PROBABILITIES
+    model: str = LINEAR
+    event: str | None = None
+    folds: int = DEFAULT_FOLDS
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns of the analysis, without the weight."""
+        return self.by if self.column is None else (self.column, *self.by)
+
+    @property
+    def name(self) -> str:
+        """The analysis in words."""
+        by = ", ".join(self.by)
+        if self.kind == TABLE:
+            return f"table of {' by '.join(self.by)}"
+        if self.kind == REGRESSION:
+            event = "" if self.event is None else f" = {self.event}"
+            return f"{self.model} regression of {self.column}{event} on {by}"
+        if self.kind == CLASSIFY:
+            return f"classifier of {self.column} by {by}"
+        return f"{self.kind} of {self.column}" + (f" by {by}" if by else "")
+
+
+@dataclass(frozen=True)
+class AnalysisRequest:
+    """The analyses to compare.
+
+    Parameters
+    ----------
+    analyses : one or more.
+    weight : the column of design weights; None if each row counts once.
+    nominal : columns of numbers that are codes of categories.
+    """
+
+    analyses: tuple[Analysis, ...]
+    weight: str | None = None
+    nominal: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that are read, each once, in the order of the analyses."""
+        names = [name for analysis in self.analyses for name in analysis.columns]
+        return tuple(dict.fromkeys([*names, *([self.weight] if self.weight else [])]))

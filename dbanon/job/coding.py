@@ -1,0 +1,230 @@
+"""The options ``top``, ``bottom`` and ``recode``: numbers become bands before classes are made."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.bands import Bands, consecutive_bands, has_fraction
+from dbanon.data.frozen import dataclass
+from dbanon.data.microdata import EXACT_INTEGER
+from dbanon.data.option import Option
+from dbanon.data.schema import Attribute, Kind
+from dbanon.errors import InvalidParameter, UnsupportedType
+from dbanon.recoding import GENERALIZED
+
+_DOCS_PAGE = "generalization.md#coding"
+TOP = Option(
+    "Code values from this number on as one value, such as 90+, before classes are made.",
+    flag="top",
+    form="NAME=NUMBER",
+    concerns_release=True,
+    docs_page=_DOCS_PAGE,
+)
+BOTTOM = Option(
+    "Code values below this number as one value, such as <18, before classes are made.",
+    flag="bottom",
+    form="NAME=NUMBER",
+    concerns_release=True,
+    docs_page=_DOCS_PAGE,
+)
+RECODE = Option(
+    "Code numbers as bands before classes are made, the same for every row. A band begins at each"
+    " border.",
+    flag="recode",
+    form="NAME=A,B,C",
+    concerns_release=True,
+    docs_page=_DOCS_PAGE,
+)
+
+# The kinds of columns that can be coded.
+_CODED_KINDS = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT)
+# The largest distance between the ends of a column that ``top`` or ``bottom`` codes: a threshold,
+# or the smallest or largest value where there is none.
+MAX_LABELS = 100_000
+
+
+@dataclass(frozen=True)
+class Coding:
+    """How columns are coded: the options ``top``, ``bottom`` and ``recode``.
+
+    Parameters
+    ----------
+    top, bottom : a threshold by column. Values from ``top`` on, and values below ``bottom``, are
+        open bands; all others are bands of a single whole number.
+    recode : ascending borders by column.
+    """
+
+    top: Mapping[str, float]
+    bottom: Mapping[str, float]
+    recode: Mapping[str, Sequence[float]]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The coded columns, each once."""
+        return tuple(dict.fromkeys((*self.recode, *self.top, *self.bottom)))
+
+    def check(self) -> None:
+        """Check what can be checked without the columns.
+
+        Raises
+        ------
+        InvalidParameter : borders do not ascend, or a column is coded in two ways.
+        """
+        for name, borders in self.recode.items():
+            if not borders:
+                raise InvalidParameter(
+                    f'The bands of "{name}" have no border.',
+                    hint="Name at least one border in `recode`, or leave the column out of it.",
+                )
+            if any(low >= high for low, high in pairwise(borders)):
+                raise InvalidParameter(
+                    f'The borders of "{name}" in `recode` do not ascend, so a band would be empty.',
+                    hint="Name each border once, from the lowest to the highest: `recode`.",
+                )
+            if name in self.top or name in self.bottom:
+                raise InvalidParameter(
+                    f'Column "{name}" is named in `recode`, whose first and last band are open, and'
+                    " in `top` or `bottom`.",
+                    hint="Name its thresholds as the first and the last border of `recode`.",
+                )
+        for name, top in self.top.items():
+            if name in self.bottom and self.bottom[name] >= top:
+                raise InvalidParameter(
+                    f'The `bottom` of "{name}" must be below its `top`.',
+                    hint="Exchange them, or leave one out.",
+                )
+
+    def code_attributes(
+        self, attributes: Sequence[Attribute], described_columns: Collection[str]
+    ) -> tuple[Attribute, ...]:
+        """Return the quasi-identifiers as they will be after coding, without their bands.
+
+        Parameters
+        ----------
+        attributes : the quasi-identifiers, as they are read.
+        described_columns : the columns with a hierarchy or a step.
+
+        Raises
+        ------
+        InvalidParameter : a coded column is no quasi-identifier or has a hierarchy or a step, or a
+            threshold of whole numbers is not whole.
+        UnsupportedType : a coded column does not hold numbers.
+        """
+        attributes_by_name = {attribute.name: attribute for attribute in attributes}
+        for name in self.columns:
+            attribute = attributes_by_name.get(name)
+            if attribute is None:
+                raise InvalidParameter(
+                    f'Column "{name}", named in {self._options_of(name)}, is not a'
+                    " quasi-identifier.",
+                    hint="Code quasi-identifiers only. Code other columns in a view.",
+                )
+            if attribute.kind not in _CODED_KINDS:
+                raise UnsupportedType(
+                    f'Column "{name}" of type {attribute.sql_type or "text"} does not hold numbers,'
+                    f" which {self._options_of(name)} needs.",
+                    hint="Make it a number in a view, such as the year of a date, or generalize it"
+                    " by a hierarchy: `hierarchies`.",
+                )
+            if name in described_columns:
+                raise InvalidParameter(
+                    f'Column "{name}" is coded, and also has a hierarchy or a step.',
+                    hint="Leave out its coding, or its hierarchy and step.",
+                )
+            if attribute.kind is Kind.INTEGER and has_fraction(self._thresholds_of(name)):
+                raise _fraction_error(name, self._options_of(name))
+        return tuple(
+            code_attribute(attribute) if attribute.name in self.columns else attribute
+            for attribute in attributes
+        )
+
+    def bands_of(self, attribute: Attribute, values: NDArray[np.float64]) -> Bands:
+        """Return the bands of a column.
+
+        Parameters
+        ----------
+        attribute : the column, as it is read.
+        values : float64 (m,), its values without NULL. They decide whether a column of floats holds
+            whole numbers, and how many labels there are on the side without a threshold.
+
+        Raises
+        ------
+        InvalidParameter : a threshold of whole numbers is not whole.
+        UnsupportedType : ``top`` or ``bottom`` codes a column with fractions, or with too many
+            values for labels.
+        """
+        name = attribute.name
+        # A data frame holds integers as floats if one of them is NULL.
+        is_integral = attribute.kind is Kind.INTEGER or not has_fraction(values)
+        if name in self.recode:
+            borders = tuple(map(float, self.recode[name]))
+            return Bands(borders, is_integral=is_integral and not has_fraction(borders))
+        if not is_integral:
+            raise UnsupportedType(
+                f'Column "{name}" holds numbers with fractions. {self._options_of(name)} codes'
+                " whole numbers, which keep their values between the thresholds.",
+                hint="Name bands for it instead: `recode`.",
+            )
+        thresholds = self._thresholds_of(name)
+        if has_fraction(thresholds):
+            raise _fraction_error(name, self._options_of(name))
+        low, high = self.bottom.get(name), self.top.get(name)
+        known_ends = [
+            *thresholds,
+            *([float(values.min()), float(values.max())] if len(values) else []),
+        ]
+        least = min(known_ends) if low is None else float(low)
+        most = max(known_ends) if high is None else float(high)
+        # float64 holds neighboring numbers only below ``EXACT_INTEGER``.
+        if most - least <= MAX_LABELS and max(abs(least), abs(most)) < EXACT_INTEGER:
+            # Begin and end at round numbers, so that no label shows the smallest or largest value.
+            unit = 10.0 ** np.ceil(np.log10(most - least + 2))
+            start = float(np.floor(least / unit) * unit) if low is None else least
+            end = float(np.ceil((most + 1) / unit) * unit) if high is None else most
+            return consecutive_bands(
+                start, end, open_below=low is not None, open_above=high is not None
+            )
+        raise UnsupportedType(
+            f'Column "{name}" holds too many numbers for a label each between the thresholds of'
+            f" {self._options_of(name)}.",
+            hint="Name bands for it instead: `recode`.",
+        )
+
+    def _thresholds_of(self, name: str) -> tuple[float, ...]:
+        """The borders and thresholds of a column."""
+        thresholds = [option[name] for option in (self.bottom, self.top) if name in option]
+        return (*self.recode.get(name, ()), *thresholds)
+
+    def _options_of(self, name: str) -> str:
+        """The options that name a column, for messages."""
+        options = {"top": self.top, "bottom": self.bottom, "recode": self.recode}
+        return " and ".join(f"`{option}`" for option, columns in options.items() if name in columns)
+
+
+def code_attribute(attribute: Attribute, bands: Bands | None = None) -> Attribute:
+    """Return the attribute of a column after coding: text whose order is that of the bands.
+
+    Parameters
+    ----------
+    bands : None if the values were not read yet.
+    """
+    return replace(
+        attribute,
+        kind=Kind.ORDINAL,
+        sql_type=GENERALIZED,
+        order=() if bands is None else bands.labels,
+        bands=bands,
+    )
+
+
+def _fraction_error(name: str, options: str) -> InvalidParameter:
+    """Build the error for a threshold with a fraction, of a column of whole numbers."""
+    return InvalidParameter(
+        f'Column "{name}" holds whole numbers, and a number of {options} has a fraction.',
+        hint="Name whole numbers.",
+    )

@@ -1,0 +1,133 @@
+"""Write rows as files of SPSS, Stata or SAS.
+
+Texts with few different values become numbers with value labels, as these programs store
+categories. SAS has no value labels in its files, so texts stay texts there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Context, Decimal
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dbanon.errors import InvalidParameter, MissingDependency, UnsupportedType
+from dbanon.job.export import SPSS, STATA
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Texts with more different values than this are probably no categories.
+_MAX_LABELS = 500
+# The most bytes of a label in SPSS.
+_MAX_LABEL_BYTES = 120
+# Up to here, float64 holds all whole numbers.
+_MAX_WHOLE_FLOAT = 2**53
+# For decimals of any number of digits.
+_WIDE = Context(prec=100)
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+
+
+def import_writer() -> Any:
+    """Import the package that writes these files; raises MissingDependency."""
+    try:
+        import pyreadstat
+    except ModuleNotFoundError:
+        raise MissingDependency.of_extra(
+            "SPSS, Stata and SAS", "pyreadstat", "statistics"
+        ) from None
+    return pyreadstat
+
+
+def write_statistics_file(
+    file: BinaryIO, file_format: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> None:
+    """Write rows to a file, which needs all of them in memory.
+
+    Parameters
+    ----------
+    file_format : one of ``dbanon.job.export.STATISTICS_FORMATS``.
+
+    Raises
+    ------
+    UnsupportedType : the format has no type for a column, or cannot represent a value.
+    InvalidParameter : the format does not allow the name of a column.
+    """
+    pyreadstat = import_writer()
+    table = pa.Table.from_batches(batches, schema)
+    columns, labels = {}, {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        column_labels = _choose_labels(column) if file_format in (SPSS, STATA) else {}
+        if column_labels:
+            labels[name] = {code: text for text, code in column_labels.items()}
+            codes = pc.index_in(column, pa.array(column_labels))
+            columns[name] = pc.add(codes, 1).to_pandas()
+        else:
+            columns[name] = _to_series(name, column)
+    import pandas as pd
+
+    frame = pd.DataFrame(columns)
+    # By descriptor, because files for object stores have no name.
+    path = f"/dev/fd/{file.fileno()}"
+    try:
+        if file_format == SPSS:
+            measures = dict.fromkeys(labels, "nominal")
+            pyreadstat.write_sav(
+                frame, path, variable_value_labels=labels, variable_measure=measures
+            )
+        elif file_format == STATA:
+            pyreadstat.write_dta(frame, path, variable_value_labels=labels)
+        else:
+            pyreadstat.write_xport(frame, path)
+    except (pyreadstat.PyreadstatError, pyreadstat.ReadstatError) as error:
+        raise InvalidParameter(
+            f"The release cannot be written as a .{file_format} file.",
+            detail=type(error).__name__,
+            hint="Its columns probably have names that the format does not allow: rename them in a"
+            " view, with letters, digits and underscores only, or export Parquet.",
+        ) from None
+
+
+def _choose_labels(column: pa.ChunkedArray) -> Mapping[str, int]:
+    """Number the texts of a column from 1, in natural order; empty if they are no categories."""
+    if not pa.types.is_string(column.type):
+        return {}
+    values = pc.unique(column).drop_null()
+    if not 0 < len(values) <= _MAX_LABELS:
+        return {}
+    texts: list[str] = sorted(values.to_pylist(), key=_natural_order)
+    if any(not text or len(text.encode()) > _MAX_LABEL_BYTES for text in texts):
+        return {}
+    return {text: number for number, text in enumerate(texts, 1)}
+
+
+def _natural_order(text: str) -> tuple[tuple[float, ...], str]:
+    """Sort intervals and other texts with numbers by their numbers, and others by the alphabet."""
+    return tuple(map(float, _NUMBER.findall(text))), text
+
+
+def _to_series(name: str, column: pa.ChunkedArray) -> pd.Series:
+    """Convert a column to pandas; raises UnsupportedType where a value would change."""
+    if pa.types.is_decimal(column.type) or pa.types.is_integer(column.type):
+        extremes = pc.min_max(column).as_py()
+        # In units of the last digit, which are whole numbers.
+        units = [
+            Decimal(value).scaleb(getattr(column.type, "scale", 0), _WIDE)
+            for value in extremes.values()
+            if value is not None
+        ]
+        if any(abs(value) > _MAX_WHOLE_FLOAT for value in units):
+            raise UnsupportedType(
+                f'Column "{name}" has numbers of more digits than the file format holds.',
+                hint="Export Parquet, or leave the column out.",
+            )
+        if pa.types.is_decimal(column.type):
+            column = column.cast(pa.float64())
+    elif pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        # The formats have no time zones: moments are written in UTC.
+        column = column.cast(pa.timestamp("us"))
+    series: pd.Series = column.to_pandas()
+    return series

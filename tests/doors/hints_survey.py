@@ -1,0 +1,110 @@
+"""Hints of measuring the disclosure risk of samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import dbanon
+from tests.doors.hint_steps import FRAME, Act, Steps, World, cli
+
+_RISK = "risk {url} --table people -q age,town"
+
+
+def risk(data: Any = FRAME, **options: Any) -> Act:
+    """The risk of a frame."""
+    asked: dict[str, Any] = {"quasi_identifiers": ["age", "town"]}
+    return lambda _: dbanon.disclosure_risk(data, **(asked | options))
+
+
+def table_risk(**options: Any) -> Act:
+    """The risk of the table."""
+    asked: dict[str, Any] = {"table": "people", "quasi_identifiers": ["age", "town"]}
+    return lambda world: dbanon.disclosure_risk(world.url, **(asked | options))
+
+
+def listed_again(world: World) -> object:
+    """A list of records in a file that is there."""
+    path = world.path / world.new(".csv")
+    path.touch()
+    return dbanon.disclosure_risk(FRAME, quasi_identifiers=["age"], records=path)
+
+
+def many_cells(**options: Any) -> Act:
+    """A frame with more combinations than a model with interactions takes."""
+    rng = np.random.default_rng(5)
+    columns = {f"c{j}": rng.integers(0, 40, 2000) for j in range(5)}
+    return lambda _: dbanon.disclosure_risk(
+        columns, **({"quasi_identifiers": list(columns), "sampling_fraction": 0.1} | options)
+    )
+
+
+SURVEYS = (
+    Steps(
+        "Name columns that others may know",
+        risk(quasi_identifiers=[]),
+        [risk(quasi_identifiers=["age"])],
+    ),
+    Steps(
+        "A column is a quasi-identifier, the `weight`",
+        risk(weight="age"),
+        [risk(weight="size"), risk(household="id"), risk()],
+    ),
+    Steps(
+        "Name fewer `quasi_identifiers`: those that others",
+        lambda _: dbanon.disclosure_risk(
+            {f"c{j}": [1, 2] for j in range(28)},
+            quasi_identifiers=[f"c{j}" for j in range(28)],
+            suda=True,
+        ),
+        [risk(suda=True)],
+    ),
+    Steps("Leave out `suda_size` to search", risk(suda_size=3), [risk(suda=True)]),
+    Steps(
+        "A row without such a number stands for nobody.",
+        risk(FRAME.assign(size=FRAME["size"].mask(FRAME.id < 3)), weight="size"),
+        [risk(FRAME[FRAME.id >= 3], weight="size")],
+    ),
+    Steps(
+        "Name a column of numbers, or cast",
+        risk(FRAME.assign(size=FRAME["size"].astype(str)), weight="size"),
+        [
+            risk(weight="size"),
+            risk(FRAME.assign(size=FRAME["size"].astype(str).astype(float)), weight="size"),
+        ],
+    ),
+    Steps(
+        "Choose main effects (`log_linear`)",
+        many_cells(log_linear="two_way"),
+        [
+            many_cells(log_linear="main_effects"),
+            risk(log_linear="two_way", sampling_fraction=0.1, quasi_identifiers=["town"]),
+        ],
+    ),
+    Steps(
+        "Name it (`population`), or leave out",
+        risk(population_count="size"),
+        [risk(), risk(population=FRAME, population_count="size")],
+    ),
+    Steps(
+        "Give its name, or give both tables as data frames.",
+        table_risk(population=FRAME),
+        [table_risk(population="people"), risk(population=FRAME)],
+    ),
+    Steps(
+        "Name a table, or copy the view into one.",
+        table_risk(population="seen"),
+        [table_risk(population="people")],
+    ),
+    Steps(
+        "Name a new file: `records`.",
+        listed_again,
+        [cli(f"{_RISK} --key id --records {{path}}/{{new}}.csv")],
+    ),
+    Steps(
+        "Name them: `key=",
+        cli(f"{_RISK} --records {{path}}/{{new}}.csv"),
+        [cli(f"{_RISK} --records {{path}}/{{new}}.csv --key id")],
+    ),
+)

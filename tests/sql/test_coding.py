@@ -1,0 +1,79 @@
+"""Coding in SQL: the same release as through the client."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import NullPool, create_engine
+
+import dbanon
+
+pytestmark = pytest.mark.one_database
+
+Run = Callable[..., list[tuple[Any, ...]]]
+
+SET_UP = (
+    "CREATE TABLE app.people AS SELECT g AS id, g * 37 % 97 AS age, g * 17 % 50 + 150 AS height"
+    " FROM generate_series(1, 120) AS g",
+    "UPDATE app.people SET age = NULL WHERE id % 10 = 3",
+)
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("mdav", {"top": {"height": 190}, "bottom": {"height": 160}}),
+        ("gaa_cp", {"recode": {"age": [0, 18, 30.0, 45, 65]}}),
+    ],
+)
+def test_the_same_by_both_ways(
+    run_sql: Run, sql_url: str, method: str, options: dict[str, Any]
+) -> None:
+    for statement in SET_UP:
+        run_sql(statement)
+    dbanon.anonymize(
+        create_engine(sql_url, poolclass=NullPool),
+        table="app.people",
+        output="release.client",
+        quasi_identifiers=["age", "height"],
+        k=4,
+        method=method,
+        nulls="category",
+        **options,
+    )
+    run_sql(
+        f"SELECT dbanon.{method}('app.people', 'release.sql', %s, 4, nulls => 'category',"
+        " options => %s)",
+        ["age", "height"],
+        json.dumps({**options, "releases": "independent"}),
+    )
+    client, sql = (
+        run_sql(f"SELECT age, height, count(*) FROM release.{name} GROUP BY 1, 2 ORDER BY 1, 2")
+        for name in ("client", "sql")
+    )
+    assert client == sql
+    labels = {str(value) for row in sql for value in row[:2]}
+    assert labels & {"190+", "<160", "18-29", "65+", "45-64"}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"top": {"age": "90"}}, "top must be numbers by column"),
+        ({"recode": {"age": [30, 18]}}, "do not ascend"),
+        ({"bottom": {"id": 5}}, "is not a quasi-identifier"),
+    ],
+)
+def test_wrong_values(run_sql: Run, options: dict[str, Any], message: str) -> None:
+    for statement in SET_UP:
+        run_sql(statement)
+    with pytest.raises(psycopg.Error, match=message):
+        run_sql(
+            "SELECT dbanon.mdav('app.people', 'release.sql', '{age}', 4, nulls => 'category',"
+            " options => %s)",
+            json.dumps(options),
+        )

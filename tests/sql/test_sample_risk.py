@@ -1,0 +1,123 @@
+"""``dbanon.disclosure_risk`` of a sample inside PostgreSQL: the figures of the client."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+import dbanon
+
+pytestmark = pytest.mark.one_database
+
+Run = Callable[..., list[tuple[Any, ...]]]
+
+PEOPLE = (
+    "CREATE TABLE app.people AS SELECT g AS id, 20 + g * 7 % 6 AS age, g * 977 % 5 AS region,"
+    " CASE WHEN g % 9 > 0 THEN 'qz' || g % 4 END AS sex, g / 3 AS home, 10 + g % 3 AS w"
+    " FROM generate_series(1, 120) AS g"
+)
+PERSONS = "CREATE TABLE app.persons AS SELECT * FROM app.people UNION ALL SELECT * FROM app.people"
+RISK = "SELECT measure, attribute, value, note FROM dbanon.disclosure_risk(%s, %s, %s)"
+NAMES = ["age", "region", "sex"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"weight": "w", "household": "home", "suda": True},
+        {"weight": "w", "missing": "wildcard", "risk_method": "approximate", "suda_size": 2},
+        {"population": "app.persons", "threshold": 0.5},
+        {"sampling_fraction": 0.1, "log_linear": "two_way", "progress": True},
+    ],
+)
+def test_it_gives_the_clients_figures(run_sql: Run, sql_url: str, options: dict[str, Any]) -> None:
+    run_sql(PEOPLE)
+    run_sql(PERSONS)
+    rows = run_sql(RISK, "app.people", NAMES, json.dumps(options))
+    options.pop("progress", None)
+    result = dbanon.disclosure_risk(sql_url, "app.people", quasi_identifiers=NAMES, **options)
+    assert rows == list(result.measure_rows())
+    assert rows[-1][3] == "For the controller of the data, not for publication."
+    assert "qz" not in str(rows)
+
+
+def test_it_reads_only(run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]) -> None:
+    run_sql(PEOPLE)
+    with connect() as connection, connection.transaction():
+        connection.execute("SET TRANSACTION READ ONLY")
+        query = "SELECT value FROM dbanon.disclosure_risk('app.people', '{age}') LIMIT 1"
+        assert connection.execute(query).fetchall() == [(120,)]
+    assert run_sql("SELECT count(*) FROM dbanon.run") == [(0,)]
+
+
+def test_a_view_needs_a_key(run_sql: Run) -> None:
+    run_sql(PEOPLE)
+    run_sql("CREATE VIEW app.seen AS SELECT * FROM app.people")
+    with pytest.raises(psycopg.Error) as refused:
+        run_sql(RISK, "app.seen", NAMES, "{}")
+    assert '"key"' in str(refused.value.diag.message_hint)
+    rows = run_sql(RISK, "app.seen", NAMES, '{"key": ["id"]}')
+    assert rows == run_sql(RISK, "app.people", NAMES, "{}")
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "code"),
+    [
+        (["age"], '{"weigth": "w"}', "22023"),
+        (["age"], '{"weight": 3}', "22023"),
+        (["age"], '{"sampling_fraction": 2}', "22023"),
+        (["age"], '{"weight": "sex"}', None),
+        (["age"], '{"weight": "nothing"}', "42703"),
+        (["age"], '{"population": "app.nothing"}', "42P01"),
+        (["age"], "[]", "22023"),
+        ([], "{}", None),
+        (None, "{}", None),
+    ],
+)
+def test_refused_inputs(run_sql: Run, names: Any, options: str, code: str | None) -> None:
+    run_sql(PEOPLE)
+    with pytest.raises(psycopg.Error) as refused:
+        run_sql(RISK, "app.people", names, options)
+    assert code is None or refused.value.sqlstate == code
+    assert "qz" not in str(refused.value)
+
+
+def test_it_reads_with_the_callers_rights(
+    run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
+) -> None:
+    run_sql(PEOPLE)
+    run_sql(PERSONS)
+    run_sql("CREATE ROLE measured")
+    try:
+        run_sql("GRANT dbanon_runner TO measured")
+        run_sql("GRANT USAGE ON SCHEMA app TO measured")
+        run_sql("GRANT SELECT (id, age, region) ON app.people TO measured")
+        with connect() as connection:
+            connection.execute("SET ROLE measured")
+            [(count,)] = connection.execute(
+                "SELECT value FROM dbanon.disclosure_risk('app.people', '{age,region}',"
+                ' \'{"key": ["id"]}\') LIMIT 1'
+            )
+            assert count == 120
+            for names, options in (
+                (["age", "sex"], "{}"),
+                (["age"], '{"weight": "w"}'),
+                (["age"], '{"population": "app.persons"}'),
+            ):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    connection.execute(RISK, ("app.people", names, options))
+                connection.rollback()
+                connection.execute("SET ROLE measured")
+        run_sql("REVOKE dbanon_runner FROM measured")
+        with connect() as connection:
+            connection.execute("SET ROLE measured")
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(RISK, ("app.people", ["age"], "{}"))
+    finally:
+        run_sql("DROP OWNED BY measured")
+        run_sql("DROP ROLE measured")

@@ -1,0 +1,140 @@
+"""Exports of releases to files of SPSS, Stata and SAS."""
+
+from __future__ import annotations
+
+import tempfile
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+import dbanon
+from dbanon.doors.cli.main import main
+from dbanon.errors import InvalidParameter, UnsupportedType
+from dbanon.run.open import open_store
+from dbanon.sessions.names import parse_relation
+from dbanon.stores.exports.statistics_files import write_statistics_file
+from tests.prerequisites import import_or_skip
+
+pyreadstat = import_or_skip("pyreadstat")
+
+PEOPLE = """CREATE TABLE people AS SELECT i AS id, 20 + i % 40 AS age,
+  CASE WHEN i % 2 = 0 THEN 'f' ELSE 'm' END AS sex, 1000.5 + i AS income,
+  DATE '2020-01-01' + i::INTEGER AS seen, i % 3 = 0 AS is_member,
+  CASE WHEN i % 7 > 0 THEN 'note ' || i END AS note
+  FROM range(800) AS t(i)"""
+READERS = {"sav": "read_sav", "dta": "read_dta", "xpt": "read_xport"}
+
+
+def release(folder: Path, *paths: str, table: str = PEOPLE, **options: Any) -> Any:
+    clinic = duckdb.connect()
+    clinic.execute(table)
+    arguments = {
+        "table": "people",
+        "quasi_identifiers": ["age", "sex"],
+        "keep": ["income", "seen", "is_member", "note"],
+        "k": 5,
+        "method": "gaa_cp",
+        "output": "released",
+        "exports": [str(folder / path) for path in paths],
+    }
+    dbanon.anonymize(clinic, **{**arguments, **options})
+    return clinic
+
+
+@pytest.mark.parametrize("ending", READERS)
+def test_an_export_has_the_rows_of_the_release(tmp_path: Path, ending: str) -> None:
+    clinic = release(tmp_path, f"people.{ending}")
+    store = open_store(f"file:{tmp_path / f'people.{ending}'}", table="t")
+    order = "ORDER BY income"
+    with store.session(write=False) as session:
+        rows = session.rows(f'SELECT * FROM "t" {order}')
+        names = [name for name, _ in session.catalog.list_columns(parse_relation("t"))]
+    released = clinic.execute(f"SELECT * REPLACE (income::DOUBLE AS income) FROM released {order}")
+    assert names == [column[0] for column in released.description]
+    # These formats have no boolean type.
+    assert rows == [tuple(map(as_number, row)) for row in released.fetchall()]
+
+
+def as_number(value: object) -> object:
+    return int(value) if isinstance(value, bool) else value
+
+
+@pytest.mark.parametrize("ending", ["sav", "dta"])
+def test_categories_are_numbers_with_labels_in_their_order(tmp_path: Path, ending: str) -> None:
+    release(tmp_path, f"people.{ending}", steps={"age": 10.0})
+    read = getattr(pyreadstat, READERS[ending])
+    frame, metadata = read(tmp_path / f"people.{ending}")
+    labels = metadata.variable_value_labels
+    assert set(frame["age"]) == set(labels["age"])
+    bounds = [label.strip("[)").split(", ") for _, label in sorted(labels["age"].items())]
+    assert bounds == sorted(bounds, key=lambda pair: float(pair[0]))
+    # Nearly every note is another text.
+    assert "note" not in labels
+    assert set(frame["is_member"]) == {0, 1}
+
+
+def test_numbers_sort_intervals(tmp_path: Path) -> None:
+    texts = ["[100, 120)", "[20, 30)", "*", "[-5, 0)", "[5.5, 20)", None]
+    with tempfile.TemporaryFile() as file:
+        table = pa.table({"age": texts})
+        write_statistics_file(file, "sav", table.schema, table.to_batches())
+        frame, metadata = pyreadstat.read_sav(f"/dev/fd/{file.fileno()}")
+    labels = metadata.variable_value_labels["age"]
+    assert [labels[float(code)] for code in range(1, 6)] == [
+        "*", "[-5, 0)", "[5.5, 20)", "[20, 30)", "[100, 120)",
+    ]  # fmt: skip
+    assert [labels.get(code) for code in frame["age"]] == texts
+
+
+def write(values: pa.Array, name: str = "value", file_format: str = "sav") -> pd.DataFrame:
+    with tempfile.TemporaryFile() as file:
+        table = pa.table({name: values})
+        write_statistics_file(file, file_format, table.schema, table.to_batches())
+        frame: pd.DataFrame = pyreadstat.read_sav(f"/dev/fd/{file.fileno()}")[0]
+        return frame
+
+
+def test_values_that_would_change_are_refused() -> None:
+    assert write(pa.array([2**53, -(2**53), None]))["value"].tolist()[:2] == [2**53, -(2**53)]
+    # The declared number of digits does not matter.
+    decimals = pa.array(
+        [Decimal("1.25"), None, Decimal("-90071992547409.92")], pa.decimal128(38, 2)
+    )
+    assert write(decimals)["value"].tolist()[::2] == [1.25, -90071992547409.92]
+    for values in (
+        pa.array([1, 2**53 + 1]),
+        pa.array([-(2**53) - 1]),
+        pa.array([Decimal("-90071992547409.93")]),
+        pa.array([Decimal(10**37)], pa.decimal128(38, 0)),
+    ):
+        with pytest.raises(
+            UnsupportedType, match="more digits than the file format holds"
+        ) as error:
+            write(values)
+        assert "9007199254740993" not in str(error.value)
+
+
+def test_a_name_that_the_format_does_not_allow_is_refused(tmp_path: Path) -> None:
+    table = PEOPLE.replace("AS sex", 'AS "the sex"')
+    with pytest.raises(InvalidParameter, match=r"cannot be written as a \.sav file") as error:
+        release(tmp_path, "people.sav", table=table, quasi_identifiers=["age", "the sex"])
+    assert "rename them in a view" in str(error.value.hint)
+    assert not list(tmp_path.iterdir())
+
+
+def test_verify_says_what_the_file_lacks(tmp_path: Path) -> None:
+    release(tmp_path, "people.sav")
+    path = str(tmp_path / "people.sav")
+    result = CliRunner().invoke(main, ["verify", path], env={"COLUMNS": "400"})
+    assert result.exit_code == 2
+    assert "is a .sav file, which does not say which release it is" in result.output
+    words = ["verify", f"file:{path}", "people", "--quasi-identifiers", "age,sex", "--k", "5"]
+    assert CliRunner().invoke(main, words).exit_code == 0
+    words[-1] = "799"
+    assert CliRunner().invoke(main, words).exit_code != 0
