@@ -174,7 +174,7 @@ def test_a_column_that_loses_most_of_its_values_is_warned_of(database: Database)
     with pytest.warns(ColumnLost, match='"age" is released as NULL in 100% of the rows'):
         report = suppress(database)
     assert report.suppressed_cells == {"age": 20}
-    assert "bands of a number" in str(report)
+    assert "bands of numbers (recode)" in str(report)
 
 
 @pytest.mark.parametrize(
