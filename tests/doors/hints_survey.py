@@ -82,6 +82,7 @@ SURVEYS = (
             risk(log_linear="two_way", sampling_fraction=0.1, quasi_identifiers=["town"]),
         ],
     ),
+    Steps("Leave it out of `key`.", risk(weight="size", key=["size"]), [risk(weight="size")]),
     Steps(
         "Name it (`population`), or leave out",
         risk(population_count="size"),

@@ -152,6 +152,11 @@ class RiskRequest:
                 hint="A column is a quasi-identifier, the `weight`, or the `household`: name it"
                 " once.",
             )
+        if self.weight is not None and self.weight in self.key:
+            raise InvalidParameter(
+                f'Column "{self.weight}" is the weight, and cannot identify rows, too.',
+                hint="Leave it out of `key`.",
+            )
         if self.population_count is not None and self.population is None:
             raise InvalidParameter(
                 "There is no population table whose persons could be counted.",
