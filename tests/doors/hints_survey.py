@@ -98,6 +98,26 @@ SURVEYS = (
         [table_risk(population="people")],
     ),
     Steps(
+        "Give both as data frames, or a database with the names",
+        risk(released="people"),
+        [risk(released=FRAME), table_risk(released="people")],
+    ),
+    Steps(
+        "Give a data frame, or the name of a table in the same database.",
+        table_risk(released=7),
+        [table_risk(released=FRAME), table_risk(released="people"), risk(released=FRAME)],
+    ),
+    Steps(
+        "Name a release that has released values of them",
+        risk(released=FRAME[["id", "size"]]),
+        [risk(released=FRAME[["id", "town"]])],
+    ),
+    Steps(
+        "Name a table, or copy the view into one.",
+        table_risk(released="seen"),
+        [table_risk(released="people")],
+    ),
+    Steps(
         "Name a new file: `records`.",
         listed_again,
         [cli(f"{_RISK} --key id --records {{path}}/{{new}}.csv")],
