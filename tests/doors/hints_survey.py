@@ -31,6 +31,13 @@ def listed_again(world: World) -> object:
     return dbanon.disclosure_risk(FRAME, quasi_identifiers=["age"], records=path)
 
 
+def reported_again(world: World) -> object:
+    """A report in a file that is there."""
+    path = world.path / world.new(".html")
+    path.touch()
+    return dbanon.disclosure_risk(FRAME, quasi_identifiers=["age"], report=path)
+
+
 def many_cells(**options: Any) -> Act:
     """A frame with more combinations than a model with interactions takes."""
     rng = np.random.default_rng(5)
@@ -121,6 +128,21 @@ SURVEYS = (
         "Name a new file: `records`.",
         listed_again,
         [cli(f"{_RISK} --key id --records {{path}}/{{new}}.csv")],
+    ),
+    Steps(
+        "Name a new file: `report`.",
+        reported_again,
+        [cli(f"{_RISK} --report {{path}}/{{new}}.html")],
+    ),
+    Steps(
+        "Name a new file that ends in .html",
+        cli(f"{_RISK} --report {{path}}/{{new}}.pdf"),
+        [cli(f"{_RISK} --report {{path}}/{{new}}.html")],
+    ),
+    Steps(
+        "Name two new files",
+        cli(f"{_RISK} --key id --records {{path}}/one.html --report {{path}}/one.html"),
+        [cli(f"{_RISK} --key id --records {{path}}/{{new}}.csv --report {{path}}/{{new}}.html")],
     ),
     Steps(
         "Name them: `key=",

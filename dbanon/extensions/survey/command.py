@@ -42,12 +42,20 @@ _OPTIONS = (*parameters(RiskRequest), *parameters(Reading))
         " that cause them. Only you can read it, and it is not for publication."
     ),
 )
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    help=(
+        "A new .html file for the figures and pictures, as one page. Only you can read it, and it"
+        " is not for publication."
+    ),
+)
 @with_common_options
-def risk(url: str, records: Path | None, **arguments: Any) -> None:
+def risk(url: str, records: Path | None, report: Path | None, **arguments: Any) -> None:
     """Measure the disclosure risk of a sample: how likely its records lead to their persons.
 
     The figures are for the controller of the data, not for publication. The command writes nothing
-    but the list of records, and prints no value of the data.
+    but the list of records and the report, and prints no value of the data.
     """
     output_format = arguments["output_format"]
     with report_errors(output_format), handle_signals():
@@ -55,13 +63,19 @@ def risk(url: str, records: Path | None, **arguments: Any) -> None:
 
         options = parse_table_options(_OPTIONS, arguments)
         result = disclosure_risk(
-            url, **options, records=records, on_sql=sql_printer(arguments["print_sql"])
+            url,
+            **options,
+            records=records,
+            report=report,
+            on_sql=sql_printer(arguments["print_sql"]),
         )
         show(output_format, result.to_dict(), lambda: _build_table(result))
         if records is not None and output_format == "table":
             print_message(
                 f"List of records, private and not for publication: {records}", event="info"
             )
+        if report is not None and output_format == "table":
+            print_message(f"Report, private and not for publication: {report}", event="info")
 
 
 def _build_table(result: SampleRisk | RiskComparison) -> RenderableType:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, overload
 
@@ -15,6 +18,7 @@ from dbanon.doors.signature import list_options
 from dbanon.errors import InvalidParameter, hints_without_views, name_missing_extras
 from dbanon.extensions.survey.assess import RecordRisks, assess_sample
 from dbanon.extensions.survey.attacker_risk import DEFAULT_THRESHOLD
+from dbanon.extensions.survey.private_file import open_private_file, require_new_file
 from dbanon.extensions.survey.read_sample import (
     SampleTable,
     code_sample,
@@ -22,11 +26,7 @@ from dbanon.extensions.survey.read_sample import (
     read_released,
     read_table,
 )
-from dbanon.extensions.survey.record_list import (
-    require_new_file,
-    require_row_key,
-    write_record_list,
-)
+from dbanon.extensions.survey.record_list import require_row_key, write_record_list
 from dbanon.extensions.survey.request import DEFAULT_SUDA_SECONDS, RiskRequest
 from dbanon.extensions.survey.risk_comparison import RiskComparison, compare_samples
 from dbanon.extensions.survey.sample_risk import SampleRisk
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         suda_seconds: float
         dis_fraction: float
         records: str | os.PathLike[str] | None
+        report: str | os.PathLike[str] | None
         memory_limit: int | None
         progress: ProgressOption
         on_sql: OnSql | None
@@ -120,6 +121,7 @@ def disclosure_risk(
     suda_seconds: float = DEFAULT_SUDA_SECONDS,
     dis_fraction: float = 0.01,
     records: str | os.PathLike[str] | None = None,
+    report: str | os.PathLike[str] | None = None,
     memory_limit: int | None = None,
     progress: ProgressOption = None,
     on_sql: OnSql | None = None,
@@ -128,7 +130,7 @@ def disclosure_risk(
     """Measure the disclosure risk of a sample: how likely its records lead to their persons.
 
     The figures are for the controller of the data, not for publication. Nothing is written but the
-    list of records, if you name a file for it. No value of the data is shown.
+    list of records and the report, if you name files for them. No value of the data is shown.
 
     Without a weight, a sampling fraction or a population, the records are taken as the entire
     population: the risk is that from someone who knows that a person is in the file.
@@ -153,6 +155,8 @@ def disclosure_risk(
         without such weights, the risk after is by the sampling fraction.
     records : the path of a new file for a private list: each record with its row key, its risks and
         the columns that cause them. Only its owner can read it, and it is not for publication.
+    report : the path of a new .html file for the figures and pictures, as one page. Only its owner
+        can read it, and it is not for publication.
     progress : called with the name of a phase and its completed share, 0 to 1. Phases are ``read``
         and ``measure``. True for a progress bar in a notebook or on a terminal.
     on_sql : called with the text of each SQL statement before it runs.
@@ -162,7 +166,7 @@ def disclosure_risk(
     Raises
     ------
     TooFewRecords : the table has no rows.
-    OutputExists : the file for the list of records exists.
+    OutputExists : the file for the list of records or for the report exists.
     DbanonError : an option is not allowed, or the table cannot be read.
     """
     is_in_memory = is_table_in_memory(data)
@@ -191,12 +195,10 @@ def disclosure_risk(
         },
     )
     read_options = build_options(Reading, reading)
-    list_path = None if records is None else require_new_file(records)
+    list_path = None if records is None else require_new_file(records, "records")
+    report_path = None if report is None else _require_report_file(report, list_path)
     with progress_callback(progress) as callback:
         report_progress = callback or (lambda phase, share: None)
-
-        def measure_tick(share: float) -> None:
-            report_progress("measure", share)
 
         if is_in_memory:
             read_options.require_no_file_options()
@@ -211,14 +213,38 @@ def disclosure_risk(
                 needs_positions=list_path is not None and not request.key,
                 has_released_table=isinstance(released, str),
             )
-        if released is not None and not isinstance(released, str):
-            tables = replace(tables, released=_read_released_frame(released, request))
         result, record_risks = _measure(
-            tables, request, with_records=list_path is not None, tick=measure_tick
+            _with_released_frame(tables, released, request),
+            request,
+            with_records=list_path is not None,
+            tick=lambda share: report_progress("measure", share),
         )
-    if list_path is not None:
-        write_record_list(list_path, tables.sample, request.quasi_identifiers, record_risks)
+    _write_files(result, record_risks, tables.sample, request, report_path, list_path)
     return result
+
+
+def _write_files(
+    result: SampleRisk | RiskComparison,
+    record_risks: RecordRisks,
+    sample: SampleTable,
+    request: RiskRequest,
+    report_path: Path | None,
+    list_path: Path | None,
+) -> None:
+    """Write the report and the list of records; neither if one of them cannot be written.
+
+    Parameters
+    ----------
+    report_path, list_path : the new files; None to write none.
+    """
+    with ExitStack() as files:
+        if report_path is not None:
+            from dbanon.extensions.survey.risk_page import render_risk_page
+
+            page = render_risk_page(result.view())
+            files.enter_context(open_private_file(report_path, "report")).write(page)
+        if list_path is not None:
+            write_record_list(list_path, sample, request.quasi_identifiers, record_risks)
 
 
 def _measure(
@@ -237,6 +263,32 @@ def _measure(
         with_records=with_records,
         tick=tick,
     )
+
+
+def _require_report_file(report: str | os.PathLike[str], list_path: Path | None) -> Path:
+    """Check that the page can be rendered, and that its file is a new one.
+
+    Raises
+    ------
+    InvalidParameter : the file has another ending, or is that of the list of records.
+    OutputExists, InsufficientRights : as ``require_new_file``.
+    MissingDependency : the extra for reports is not installed.
+    """
+    report_path = Path(report)
+    if report_path.suffix != ".html":
+        raise InvalidParameter(
+            "The report of the disclosure risk is an HTML page.",
+            hint="Name a new file that ends in .html: `report`.",
+        )
+    new_path = require_new_file(report_path, "report")
+    if list_path is not None and new_path.absolute() == list_path.absolute():
+        raise InvalidParameter(
+            "The report and the list of records cannot be one file.",
+            hint="Name two new files: `report` and `records`.",
+        )
+    with name_missing_extras():
+        import_module("dbanon.extensions.survey.risk_page")
+    return new_path
 
 
 def _require_tables(
@@ -292,14 +344,17 @@ def _read_frames(data: object, population: object, request: RiskRequest) -> _Tab
 
 
 @name_missing_extras()
-def _read_released_frame(released: object, request: RiskRequest) -> tuple[SampleTable, RiskRequest]:
-    """Read a release in memory, and request the same figures of it."""
+def _with_released_frame(tables: _Tables, released: object, request: RiskRequest) -> _Tables:
+    """Read the release if it is in memory, and request the same figures of it."""
+    if not is_table_in_memory(released):
+        return tables
     from dbanon.stores.frame.conversion import frame_of
     from dbanon.stores.frame.source import FrameSource
     from dbanon.stores.ports import IN_DATA_FRAME
 
     with hints_without_views(IN_DATA_FRAME):
-        return read_released(request, FrameSource(frame_of(released)[0]))
+        released_table = read_released(request, FrameSource(frame_of(released)[0]))
+    return replace(tables, released=released_table)
 
 
 def _read_database(
