@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 
@@ -152,35 +152,74 @@ def read_released(
     table = str(request.released)
     columns = source.describe(_describe_job(table, ())).schema.attributes
     released_names = [attribute.name for attribute in columns]
-    bounds = find_bounds(request.quasi_identifiers, released_names)
-    names = tuple(
-        part for parts in bounds.values() for part in parts if set(parts) <= set(released_names)
-    )
-    if not names:
+    parts_by_name = {
+        name: parts
+        for name, parts in find_bounds(request.quasi_identifiers, released_names).items()
+        if set(parts) <= set(released_names)
+    }
+    if not parts_by_name:
         raise ColumnNotFound(
             f"{table} has none of the quasi-identifiers.",
             hint="Name a release that has released values of them (`released`).",
         )
+    parts = tuple(dict.fromkeys(part for parts in parts_by_name.values() for part in parts))
     weight = request.weight if request.weight in released_names else None
     weight_names = () if weight is None else (weight,)
-    relation = source.describe(_describe_job(table, (*names, *weight_names)))
+    relation = source.describe(_describe_job(table, (*parts, *weight_names)))
     if weight is not None and relation.attribute(weight).kind not in _WEIGHT_KINDS:
         weight = None
-    released_request = request.for_release(
-        names,
-        weight=weight,
-        household=request.household if request.household in released_names else None,
-    )
+    household = request.household if request.household in released_names else None
     # Intervals can be values of range types.
-    texts = [name for name in names if relation.attribute(name).kind is Kind.OTHER]
+    texts = [part for part in parts if relation.attribute(part).kind is Kind.OTHER]
     try:
-        released = read_table(released_request, source, tick, compared_as_text=texts)
+        released = read_table(
+            replace(request, suda=False, suda_size=None).for_release(parts, weight, household),
+            source,
+            tick,
+            compared_as_text=texts,
+        )
     except KeyRequired:
         raise KeyRequired(
             "The release is a view: its rows have no key of their own.",
             hint="Name a table, or copy the view into one.",
         ) from None
-    return released, released_request
+    released_request = request.for_release(tuple(parts_by_name), weight, household)
+    return _join_parts(released, parts, parts_by_name), released_request
+
+
+def _join_parts(
+    released: SampleTable, parts: Sequence[str], parts_by_name: Mapping[str, Sequence[str]]
+) -> SampleTable:
+    """Join the two columns of bounds that a column was released as.
+
+    Parameters
+    ----------
+    parts : the names of the columns that were read.
+    parts_by_name : by quasi-identifier, its released column, or those of its bounds.
+    """
+    columns = dict(zip(parts, released.columns, strict=True))
+    is_number = dict(zip(parts, released.is_number, strict=True))
+    joined_columns = tuple(
+        columns[own[0]] if len(own) == 1 else _join_bounds(columns[own[0]], columns[own[1]])
+        for own in parts_by_name.values()
+    )
+    return replace(
+        released,
+        columns=joined_columns,
+        is_number=tuple(len(own) == 1 and is_number[own[0]] for own in parts_by_name.values()),
+    )
+
+
+def _join_bounds(low: CodedColumn, high: CodedColumn) -> CodedColumn:
+    """Join the columns of lower and upper bounds into one of intervals; NULL without any bound."""
+    pairs, codes = np.unique(np.column_stack([low.codes, high.codes]), axis=0, return_inverse=True)
+    texts = tuple(
+        repr([low.values[a] if a >= 0 else None, high.values[b] if b >= 0 else None])
+        for a, b in pairs.tolist()
+    )
+    has_bound = (low.codes >= 0) | (high.codes >= 0)
+    joined_codes = np.where(has_bound, codes.reshape(-1), MISSING_CODE).astype(np.int32)
+    return CodedColumn(joined_codes, texts)
 
 
 def _describe_job(table: str, names: tuple[str, ...]) -> Job:

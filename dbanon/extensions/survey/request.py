@@ -195,7 +195,6 @@ class RiskRequest:
     def for_release(
         self,
         names: tuple[str, ...],
-        *,
         weight: str | None,
         household: str | None,
     ) -> RiskRequest:

@@ -194,19 +194,16 @@ def _list_notes(
     yield (
         f"in the release, the rarest record is like {smallest_class}, itself included."
         " If classes have k records or more, the prosecutor's risk is at most 1/k by these columns."
-        " What the records of a class have in common is still told, and other columns may tell"
-        " more"
+        " What the records of a class have in common is still shown, and other columns may"
+        " show more"
     )
     if after.records != before.records:
         yield (
             f"the release has {pluralize(after.records, 'record')}, the sample has"
             f" {before.records}: each average is that of its own records"
         )
-    left_out = [
-        name
-        for name in request.quasi_identifiers
-        if not {name, f"{name}_low"} & {*released_request.quasi_identifiers}
-    ]
+    kept = released_request.quasi_identifiers
+    left_out = [name for name in request.quasi_identifiers if name not in kept]
     if left_out:
         names = ", ".join(f'"{name}"' for name in left_out)
         yield f"the release does not have {names}: after, the risk is that by the other columns"
