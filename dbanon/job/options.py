@@ -71,9 +71,7 @@ class PolicyOptions(TypedDict, total=False):
     max_suppression: float | None
     # How a class is turned into released values.
     recoding: (
-        Literal[
-            "mean", "median", "medoid", "secure", "generalization", "representative", "common_value"
-        ]
+        Literal["mean", "median", "medoid", "secure", "generalization", "representative", "common"]
         | None
     )
     # Random seed: the same seed gives the same classes.
@@ -137,9 +135,7 @@ class ClassOptions(TypedDict, total=False):
     max_suppression: float | None
     # How a class is turned into released values.
     recoding: (
-        Literal[
-            "mean", "median", "medoid", "secure", "generalization", "representative", "common_value"
-        ]
+        Literal["mean", "median", "medoid", "secure", "generalization", "representative", "common"]
         | None
     )
     # Random seed: the same seed gives the same classes.

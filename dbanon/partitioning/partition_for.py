@@ -176,13 +176,11 @@ def _cluster_and_protect(
             memory_limit=memory_limit,
             tick=lambda share: tick(clustering_progress + (1 - clustering_progress) * share),
         )
-    # Statistics that include withheld records do not describe the released table: replace them by
-    # those of the caller, if any.
-    return (
-        replace(clustering, column_statistics=table_statistics)
-        if partition_of(clustering).n_suppressed
-        else clustering
-    )
+    # Statistics that include withheld records, or that are those of codes, do not describe the
+    # released table: replace them by those of the caller, if any.
+    if partition_of(clustering).n_suppressed or find_method(policy.method).suppresses_cells:
+        return replace(clustering, column_statistics=table_statistics)
+    return clustering
 
 
 def partition_of(clustering: ClusteringResult) -> Partition:

@@ -47,7 +47,7 @@ def release_common_values(
 
 
 RECODING = Recoding(
-    name="common_value",
+    name="common",
     run=release_common_values,
     summary="The value that all of a class share, else NULL: for local_suppression",
     measure="iloss",

@@ -137,7 +137,7 @@ def describe_mostly_suppressed_columns(arguments: JsonMapping, n_rows: int) -> l
     """
     return [
         f'"{name}" is released as NULL in {count / n_rows:.0%} of the rows, because too few rows'
-        " share its values. What helps: coarser values in a view, such as bands of a number, a"
+        " share its values. What helps: bands of numbers (recode), coarser values in a view, a"
         " method that generalizes, fewer quasi-identifiers, or a smaller k"
         for name, count in arguments.get("suppressed_cells", {}).items()
         if count >= _MOSTLY * n_rows
@@ -146,7 +146,7 @@ def describe_mostly_suppressed_columns(arguments: JsonMapping, n_rows: int) -> l
 
 def suppresses_cells(arguments: JsonMapping) -> bool:
     """Whether the release's method suppresses single cells, by the arguments of its report."""
-    return arguments.get("recoding") == "common_value"
+    return arguments.get("recoding") == "common"
 
 
 def list_cautions(arguments: JsonMapping, entity: str | None) -> tuple[Caution, ...]:

@@ -487,13 +487,16 @@ class _TrialRunner:
         """
         method, refine = parse_method_and_refinement(name)
         # Other methods release numbers, so release and measure numbers here as well.
-        as_numbers = self.is_numeric and find_method(method).takes_categories
+        suppresses_cells = find_method(method).suppresses_cells
+        as_numbers = (
+            self.is_numeric and find_method(method).takes_categories and not suppresses_cells
+        )
         return replace(
             Policy(k=k, method=method, refine=refine, recoding="mean" if as_numbers else None),
             nulls=self.planned.policy.nulls,
             kinds=self.planned.policy.kinds,
             max_suppression=self.shared_policy(k).max_suppression,
-            hierarchies=dict(self.records.trees_for(k)),
+            hierarchies={} if suppresses_cells else dict(self.records.trees_for(k)),
         )
 
     def shared_policy(self, k: int) -> Policy:

@@ -190,7 +190,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 def test_all_recodings_are_asked() -> None:
     # Common values need no statistics: they are those of the class, or NULL.
-    recodings = {options["recoding"] for options in SETTINGS.values()} | {"common_value"}
+    recodings = {options["recoding"] for options in SETTINGS.values()} | {"common"}
     assert recodings == set(RECODINGS)
 
 

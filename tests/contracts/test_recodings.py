@@ -69,7 +69,7 @@ def test_contract(recoding, table):
     # One value for all of a class, and NULL for none but those that were. 0.0 and -0.0 are two.
     sizes = values.astype(str).groupby(list(values.columns), dropna=False).size()
     assert sizes.min() == report.k_achieved >= k
-    suppresses_cells = recoding.name == "common_value"
+    suppresses_cells = recoding.name == "common"
     if suppresses_cells:
         assert values["size"].isna()[frame["size"].isna()].all()
         assert sum(report.suppressed_cells.values()) == (

@@ -127,6 +127,10 @@ def test_kind_and_types_stay(method: Any, kind: str) -> None:
     for name in names:
         if name in numbers:
             continue
+        if registered.suppresses_cells and name in arguments["quasi_identifiers"]:
+            # Integers of NumPy have no NULL, so those of pandas take their place.
+            assert after[name].lower() == before[name].lower(), name
+            continue
         assert after[name] == before[name], name
     for name in numbers:
         # Midpoints of whole numbers may be halves; they are numbers in every kind of frame.

@@ -85,6 +85,7 @@ def test_refusals_match_those_of_one_machine(spark, name, tmp_path):
         {"evaluate": True},
         {"certificate": 1.0},
         {"nulls": "merge"},
+        {"method": "local_suppression"},
         {"kinds": {"x": "nominal"}},
         {"top": {"x": 90}},
         {"recode": {"x": [10, 20]}},

@@ -65,6 +65,7 @@ def of_frame(frame: pd.DataFrame, **options: Any) -> list[tuple[str, ...]]:
         {"recode": RECODE, "method": "gaa_cp"},
         {"recode": RECODE, "method": "full_domain", "options": {"suppression": 0.1}},
         {"recode": RECODE, "recoding": "medoid", "evaluate": True},
+        {"recode": {**RECODE, "height": [160, 170, 180]}, "method": "local_suppression"},
         {"recode": RECODE, "method": "mondrian", "intervals": "bounds"},
         {"top": {"age": 90, "height": 190}, "bottom": {"age": 18}, "recoding": "median"},
         {"top": {"age": 90}, "recode": {"income": [1000]}, "method": "gaa_cp", "refine": "fast"},

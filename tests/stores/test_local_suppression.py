@@ -174,7 +174,7 @@ def test_a_column_that_loses_most_of_its_values_is_warned_of(database: Database)
     with pytest.warns(ColumnLost, match='"age" is released as NULL in 100% of the rows'):
         report = suppress(database)
     assert report.suppressed_cells == {"age": 20}
-    assert "bands of a number" in str(report)
+    assert "bands of numbers (recode)" in str(report)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_column_that_loses_most_of_its_values_is_warned_of(database: Database)
     [
         {"spill": "spilled", "block_size": 10},
         {"recoding": "generalization"},
-        {"method": "mdav", "recoding": "common_value"},
+        {"method": "mdav", "recoding": "common"},
         {"standardize": "mahalanobis"},
         {"certificate": 1.0},
     ],
@@ -192,7 +192,7 @@ def test_a_column_that_loses_most_of_its_values_is_warned_of(database: Database)
 def test_options_that_do_not_fit_are_refused(database: Database, options: dict[str, Any]) -> None:
     load(database, people())
     state = database.state()
-    with pytest.raises(InvalidParameter, match=r"local_suppression|common_value|certificate"):
+    with pytest.raises(InvalidParameter, match=r"local_suppression|common|certificate"):
         suppress(database, **options)
     assert database.state() == state
 

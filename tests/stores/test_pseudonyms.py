@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import json
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -148,16 +148,16 @@ def test_a_failed_run_leaves_no_key_in_a_connection_to_sqlite(is_statement_open:
     """The key is in a function of the connection, which no rollback removes."""
     from dbanon.stores.sqlite.store import SqliteStore
 
-    connection = sqlite3.connect(":memory:")
-    cursor = connection.cursor()
-    with suppress(KeyboardInterrupt), SqliteStore(connection).session(write=True) as session:
-        session.tags.stage_key(b"inner", b"outer")
-        if is_statement_open:
-            # As after an interrupt. SQLite then removes no function.
-            cursor.execute("WITH n(i) AS (VALUES (1), (2)) SELECT i FROM n").fetchone()
-        raise KeyboardInterrupt
-    with pytest.raises(sqlite3.OperationalError):
-        connection.execute("SELECT dbanon_keyed_tag('x')").fetchall()
+    with closing(sqlite3.connect(":memory:")) as connection:
+        cursor = connection.cursor()
+        with suppress(KeyboardInterrupt), SqliteStore(connection).session(write=True) as session:
+            session.tags.stage_key(b"inner", b"outer")
+            if is_statement_open:
+                # As after an interrupt. SQLite then removes no function.
+                cursor.execute("WITH n(i) AS (VALUES (1), (2)) SELECT i FROM n").fetchone()
+            raise KeyboardInterrupt
+        with pytest.raises(sqlite3.OperationalError):
+            connection.execute("SELECT dbanon_keyed_tag('x')").fetchall()
 
 
 @pytest.mark.in_turn(of="file")

@@ -173,7 +173,8 @@ def test_frames(name):
             "seen": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, n), unit="D"),
         }
     )
-    trees = {"place": PLACES}
+    # A method that suppresses cells releases no labels of hierarchies.
+    trees = {} if methods.METHODS[name].suppresses_cells else {"place": PLACES}
     partition = dbanon.partition(frame, 4, method=name, hierarchies=trees)
     loss = dbanon.generalization_loss(frame, partition, hierarchies=trees)
     assert 0 < loss < 4 * n
@@ -190,7 +191,7 @@ def test_frames(name):
                 refine_iterations=rounds,
             )
             assert refined.sizes.min() >= 4
-            assert dbanon.generalization_loss(frame, refined, hierarchies=trees) <= loss
+            assert dbanon.generalization_loss(frame, refined, hierarchies=trees) <= loss + 1e-9
     with pytest.raises(TooFewRecords):
         dbanon.partition(frame.head(3), 4, method=name)
 

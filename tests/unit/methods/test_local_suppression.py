@@ -205,3 +205,14 @@ def test_the_survey_of_sdcmicro_loses_few_cells() -> None:
         assert lost_cells(table, classes).sum() <= most
     refined = partition(table, 3, refine="thorough")
     assert lost_cells(table, refined).sum() <= 370
+
+
+def test_trial_releases_compare_it_with_other_methods() -> None:
+    rng = np.random.default_rng(6)
+    table = pd.DataFrame({name: rng.choice(list("uvwxyz"), 300) for name in "abc"})
+    table["n"] = rng.integers(0, 3, 300)
+    methods = ["local_suppression", "gaa_cp"]
+    for columns in (["a", "b", "n"], ["n"]):
+        advice = dbanon.advise(table, quasi_identifiers=columns, methods=methods, k=[3])
+        assert advice.sweep is not None
+        assert {point.curve for point in advice.sweep.points} >= {"local_suppression"}

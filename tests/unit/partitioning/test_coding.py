@@ -41,7 +41,9 @@ def label_of(age: int) -> str:
 
 
 def texts(frame: pd.DataFrame, names: list[str]) -> list[tuple[str, ...]]:
-    return sorted(tuple(map(str, row)) for row in frame[names].to_numpy(object).tolist())
+    # NULL is None in text columns, and NaN in others.
+    values = frame[names].astype(object).where(frame[names].notna(), None)
+    return sorted(tuple(map(str, row)) for row in values.to_numpy(object).tolist())
 
 
 @pytest.mark.filterwarnings("ignore::dbanon.errors.RowsNotAnonymous")
