@@ -198,16 +198,15 @@ def _join_parts(
     parts_by_name : by quasi-identifier, its released column, or those of its bounds.
     """
     columns = dict(zip(parts, released.columns, strict=True))
-    is_number = dict(zip(parts, released.is_number, strict=True))
-    joined_columns = tuple(
-        columns[own[0]] if len(own) == 1 else _join_bounds(columns[own[0]], columns[own[1]])
-        for own in parts_by_name.values()
-    )
-    return replace(
-        released,
-        columns=joined_columns,
-        is_number=tuple(len(own) == 1 and is_number[own[0]] for own in parts_by_name.values()),
-    )
+    number_parts = {
+        part for part, is_number in zip(parts, released.is_number, strict=True) if is_number
+    }
+    joined_columns, is_number = [], []
+    for first, *others in parts_by_name.values():
+        column = columns[first]
+        joined_columns.append(_join_bounds(column, columns[others[0]]) if others else column)
+        is_number.append(first in number_parts and not others)
+    return replace(released, columns=tuple(joined_columns), is_number=tuple(is_number))
 
 
 def _join_bounds(low: CodedColumn, high: CodedColumn) -> CodedColumn:

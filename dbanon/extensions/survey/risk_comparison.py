@@ -202,8 +202,8 @@ def _list_notes(
             f"the release has {pluralize(after.records, 'record')}, the sample has"
             f" {before.records}: each average is that of its own records"
         )
-    kept = released_request.quasi_identifiers
-    left_out = [name for name in request.quasi_identifiers if name not in kept]
+    released_names = released_request.quasi_identifiers
+    left_out = [name for name in request.quasi_identifiers if name not in released_names]
     if left_out:
         names = ", ".join(f'"{name}"' for name in left_out)
         yield f"the release does not have {names}: after, the risk is that by the other columns"
