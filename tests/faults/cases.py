@@ -37,6 +37,9 @@ DATABASES = (
     "postgresql",
 )
 GENERALIZING = ("gaa_cp", "kaca", "ebkc", "kmember", "mondrian", "full_domain")
+SUPPRESSING = ("local_suppression",)
+# Methods that take columns of any kind.
+CATEGORICAL = (*GENERALIZING, *SUPPRESSING)
 POINTS = (
     "mdav",
     "cbfs",
@@ -136,7 +139,7 @@ class _Maker:
 
     def case(self) -> Case:
         rng, arguments = self.rng, self.arguments
-        method = rng.choice(POINTS + GENERALIZING * 3)
+        method = rng.choice(POINTS + CATEGORICAL * 3)
         self.k = rng.choice((2, 2, 3, 3, 4, 5, 5, 7, 10, 20))
         self.n = self._size(method)
         arguments |= {"k": self.k, "method": method, "seed": rng.randrange(1000)}
@@ -184,13 +187,13 @@ class _Maker:
         orders: dict[str, list[str]] = {}
         chosen: list[Column] = []
         for position in range(count):
-            mixed = method in GENERALIZING or rng.random() < 0.03
+            mixed = method in CATEGORICAL or rng.random() < 0.03
             family = rng.choice(
                 [*families, *(f for f in CATEGORIES if f in TYPES[self.database])]
                 if mixed
                 else families
             )
-            ordinal = method not in (*GENERALIZING, "secure_kward") and rng.random() < 0.15
+            ordinal = method not in (*CATEGORICAL, "secure_kward") and rng.random() < 0.15
             if ordinal:
                 family = "enum" if rng.random() < 0.5 and self.database != "sqlite" else "text"
             column = self._column(family, f"q{position}")
@@ -217,6 +220,8 @@ class _Maker:
         self.chosen = chosen
 
     def _recoding(self, method: str) -> None:
+        if method in SUPPRESSING:
+            return
         rng, arguments = self.rng, self.arguments
         numeric = all(column.family in NUMBERS for column in self.chosen)
         generalizing = method in GENERALIZING
@@ -351,7 +356,7 @@ class _Maker:
 
     def _search(self, method: str) -> None:
         rng, arguments = self.rng, self.arguments
-        if method not in GENERALIZING:
+        if method not in CATEGORICAL:
             arguments["standardize"] = rng.choice(("zscore", "zscore", "range", "none"))
             if method != "individual_ranking" and rng.random() < 0.1:
                 arguments["standardize"] = "mahalanobis"

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from tests.faults.cases import GENERALIZING, Case
+from tests.faults.cases import CATEGORICAL, SUPPRESSING, Case
 from tests.faults.levels import keeps, levels_of
 from tests.faults.tables import LIMITS, NUMBERS, SYSTEM_NAMES
 
@@ -21,6 +21,8 @@ UNFIT = {"unsupported_type", "invalid_parameter"}
 def groups(rows: Sequence[Row], case: Case) -> list[list[Row]]:
     """The sets of rows that classes may not cross: strata, and patterns of NULLs.
 
+    Methods that release cells as NULL build classes across patterns.
+
     If rows may be withheld and some sets have k rows, smaller sets are omitted.
     """
     arguments = case.arguments
@@ -28,8 +30,9 @@ def groups(rows: Sequence[Row], case: Case) -> list[list[Row]]:
     if arguments["nulls"] == "suppress":
         rows = [row for row in rows if None not in [row[name] for name in names]]
     by_stratum: dict[Any, list[Row]] = defaultdict(list)
+    crosses_patterns = arguments["method"] in SUPPRESSING
     for row in rows:
-        pattern = tuple(row[name] is None for name in names)
+        pattern = () if crosses_patterns else tuple(row[name] is None for name in names)
         by_stratum[(tuple(row[name] for name in arguments.get("by", ())), pattern)].append(row)
     strata = list(by_stratum.values())
     if arguments.get("max_suppression", 0) == 0:
@@ -92,7 +95,7 @@ def _unfit(case: Case, columns: Sequence[Any]) -> set[str]:
     recoding = arguments.get("recoding")
     coded = [c for c in columns if c.family not in NUMBERS]
     ordered = [c for c in coded if c.family == "enum" or c.name in arguments.get("orders", {})]
-    if method not in GENERALIZING and len(coded) > len(ordered):
+    if method not in CATEGORICAL and len(coded) > len(ordered):
         codes |= UNFIT
     if ordered and (method == "secure_kward" or recoding in ("secure", "mean")):
         codes |= UNFIT

@@ -10,7 +10,7 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
 
-from tests.faults.cases import Case
+from tests.faults.cases import SUPPRESSING, Case
 from tests.faults.tables import Column
 
 Row = dict[str, str | None]
@@ -25,12 +25,25 @@ def member_findings(case: Case, pairs: Pairs, generalized: bool) -> Iterator[str
         column = case.table.column(name)
         if column.extreme:
             continue
-        if generalized:
+        if case.arguments["method"] in SUPPRESSING:
+            yield from _cell_findings(column, pairs)
+        elif generalized:
             yield from _label_findings(case, column, pairs)
         elif case.arguments.get("guarantee") == "per_attribute":
             yield from _class_findings(case, column, pairs, [name])
         else:
             yield from _class_findings(case, column, pairs, case.arguments["quasi_identifiers"])
+
+
+def _cell_findings(column: Column, pairs: Pairs) -> Iterator[str]:
+    """A released cell must be the source's, or NULL."""
+    changed = [
+        released[column.name]
+        for released, original in pairs
+        if released[column.name] not in (None, original[column.name])
+    ]
+    if changed:
+        yield f"truth: {len(changed)} values of a column of type {column.sql_type} changed"
 
 
 def _class_findings(

@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Any
 
 from tests.faults.backends import Backend, Snapshot
-from tests.faults.cases import GENERALIZING, Case
+from tests.faults.cases import GENERALIZING, SUPPRESSING, Case
 from tests.faults.doors import Outcome, split
 from tests.faults.expected import Row, counted
 from tests.faults.expected import groups as strata_of
@@ -302,7 +302,7 @@ def total_findings(p: PublishedRelease) -> Iterator[str]:
     case = p.case
     if _is_generalized(case) or case.arguments.get("recoding") or case.target is not None:
         return
-    if case.arguments["method"] == "secure_kward" or len(p.rows) != len(p.original):
+    if case.arguments["method"] in ("secure_kward", *SUPPRESSING) or len(p.rows) != len(p.original):
         return
     for name in case.arguments["quasi_identifiers"]:
         column = case.table.column(name)

@@ -14,7 +14,7 @@ from tests.faults import doors, expected, oracle
 from tests.faults.__main__ import chosen_tasks, main
 from tests.faults.backends import Backend, DuckdbBackend, SqliteBackend
 from tests.faults.campaign import BackgroundTask, Tally
-from tests.faults.cases import GENERALIZING, POINTS, Case, random_case
+from tests.faults.cases import CATEGORICAL, POINTS, Case, random_case
 from tests.faults.levels import Persons, keeps, level
 from tests.faults.scenario import changes, refusal_findings
 from tests.faults.tables import Column, Table
@@ -210,13 +210,13 @@ def test_seed_and_number_determine_a_case() -> None:
     assert random_case(5, 3) == random_case(5, 3)
     assert random_case(5, 3) != random_case(6, 3)
     methods = {random_case(1, number).arguments["method"] for number in range(300)}
-    assert methods == {*POINTS, *GENERALIZING}
+    assert methods == {*POINTS, *CATEGORICAL}
 
 
 def test_every_registered_method_is_sampled() -> None:
     from dbanon.methods import METHODS
 
-    assert {*POINTS, *GENERALIZING} == set(METHODS)
+    assert {*POINTS, *CATEGORICAL} == set(METHODS)
 
 
 def test_a_finding_names_how_to_repeat_it() -> None:

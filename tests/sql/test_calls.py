@@ -265,6 +265,9 @@ def test_every_known_option_is_accepted(run_sql: Run) -> None:
         "entity_normalize": None,
         "releases": "independent",
         "kinds": {"a": "numeric"},
+        "top": {},
+        "bottom": {},
+        "recode": {},
         "persons": "whole",
     }
     arguments = {

@@ -200,7 +200,7 @@ def in_words(parameter: Parameter, value: Any) -> list[str]:
 def in_pair(value: Any) -> str:
     if isinstance(value, dict):
         return json.dumps(value)
-    return ",".join(value) if isinstance(value, list) else str(value)
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def in_a_call(inputs: Mapping[str, Any]) -> tuple[str, tuple[Any, ...], str | None]:

@@ -191,7 +191,7 @@ def test_the_command(database: Database, tmp_path: Path) -> None:
     file.write_text(json.dumps(REQUEST))
     line = ["evaluate", database.url, "release.people", "--original", "people"]
     options = ["--analyses", str(file), "--hierarchy", f"region={tmp_path}/tree.json"]
-    done = CliRunner().invoke(main, [*line, *options])
+    done = CliRunner().invoke(main, [*line, *options], env={"COLUMNS": "200"})
     assert done.exit_code == 0, done.output
     assert "for the owner of the data, not for publication" in done.stdout
     assert "linear regression of income on age, size, region" in done.stdout

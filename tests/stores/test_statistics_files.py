@@ -163,6 +163,29 @@ def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
         load(path)
 
 
+def test_a_crash_of_the_reader_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyreadstat 1.3.7 ends with a segmentation fault on some damaged files."""
+    path = tmp_path / "people.sav"
+    write_spss(path)
+    (tmp_path / "pyreadstat.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(FileMalformed, match="is not of the kind that its name says") as error:
+        load(path)
+    assert error.value.detail == "the reader ended with -11"
+
+
+def test_no_module_of_the_working_directory_is_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "people.sav"
+    write_spss(path)
+    (tmp_path / "pyarrow.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    assert len(load(path)[1]) == len(ROWS)
+
+
 def test_rows_beyond_the_memory_limit_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "people.sav"
     pyreadstat.write_sav(pd.DataFrame({"a": [0.5] * 200_000}), path, compress=True)
