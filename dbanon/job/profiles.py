@@ -13,3 +13,10 @@ PROFILE = Option(
     concerns_release=True,
     docs_page="guarantees.md#profiles",
 )
+# The same option of ``advise`` and ``init``.
+PROPOSED_PROFILE = Option(
+    "hipaa: propose a release that keeps the rules of HIPAA Safe Harbor, as far as dbanon checks"
+    " them.",
+    choices=PROFILES,
+    docs_page="guarantees.md#profiles",
+)

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from dbanon.advice.roles import REASONS
+from dbanon.advice.profile import Profile
+from dbanon.advice.roles import (
+    CONSTANT,
+    IDENTIFIER,
+    NOT_COPIED,
+    QUASI_IDENTIFIER,
+    REASONS,
+    RoleProposal,
+)
 from dbanon.advice.safe_harbor import (
     AGES,
     BIRTH_YEARS,
@@ -18,6 +26,7 @@ from dbanon.advice.safe_harbor import (
 )
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import ProfileBroken, UnsupportedType
+from dbanon.job.coding import Coding
 from dbanon.job.job import Job
 from dbanon.sessions.base import Relation
 from dbanon.stores.ports import Source
@@ -42,7 +51,7 @@ def require_profile(
     """
     if job.policy.profile is None:
         return
-    year = datetime.datetime.now(datetime.UTC).year
+    year = _this_year()
     attributes = {attribute.name: attribute for attribute in quasi_identifiers}
     attributes |= {name: _describe(name, relation, source) for name in job.copied_columns}
     problems = {}
@@ -72,6 +81,57 @@ def require_profile(
             hint="Leave these columns out, or code those for which a coding is named. If a column"
             " is something else, rename it in a view.",
         )
+
+
+def keep_profile(roles: Mapping[str, RoleProposal], profile: Profile) -> dict[str, RoleProposal]:
+    """Return proposed roles of which a release breaks no rule of HIPAA Safe Harbor.
+
+    Roles that the caller named stay: planning refuses them, with the reason.
+    """
+    new_roles = dict(roles)
+    for column in profile.columns:
+        role = roles[column.name]
+        kind = find_identifier_kind(column.attribute)
+        if kind is None or role.reason == "given" or role.role in (IDENTIFIER, CONSTANT):
+            continue
+        if _can_be_coded(column.attribute, kind):
+            # Ages that all differ, say, are undecided otherwise.
+            if role.role != QUASI_IDENTIFIER:
+                new_roles[column.name] = RoleProposal(QUASI_IDENTIFIER, "values")
+        else:
+            new_roles[column.name] = RoleProposal(NOT_COPIED, "profile")
+    return new_roles
+
+
+def propose_coding(
+    profile_name: str | None, quasi_identifiers: Sequence[str], profile: Profile
+) -> Coding:
+    """Propose the options ``top`` and ``bottom`` for ages and years of birth; empty if no profile.
+
+    Parameters
+    ----------
+    profile_name : the value of the option ``profile``.
+    profile : the counts of the table.
+    """
+    top: dict[str, float] = {}
+    bottom: dict[str, float] = {}
+    for name in quasi_identifiers if profile_name else ():
+        attribute = profile.column(name).attribute
+        kind = find_identifier_kind(attribute)
+        if kind is AGES and _can_be_coded(attribute, kind):
+            top[name] = OLDEST_GROUP
+        elif kind is BIRTH_YEARS and _can_be_coded(attribute, kind):
+            bottom[name] = first_birth_year(_this_year())
+    return Coding(top, bottom, recode={})
+
+
+def _can_be_coded(attribute: Attribute, kind: IdentifierKind) -> bool:
+    """True if a column is of a kind that may be released coded, and holds whole numbers."""
+    return kind in (AGES, BIRTH_YEARS) and attribute.kind is Kind.INTEGER
+
+
+def _this_year() -> int:
+    return datetime.datetime.now(datetime.UTC).year
 
 
 def _describe(name: str, relation: Relation, source: Source) -> Attribute:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from click.testing import CliRunner
 
 import dbanon
@@ -278,3 +279,65 @@ def test_chains_refuse_a_profile(database: Database, tmp_path: Path) -> None:
     chain = dbanon.Chain("survey", key=f"file:{tmp_path / 'key'}")
     error = refuse(database, InvalidParameter, "of one table", **options(chain=chain, entity="id"))
     assert "without a chain" in str(error.hint)
+
+
+@pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
+def test_the_proposed_job_keeps_the_rules(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(database)
+    # A proposed file has this variable in place of a password.
+    monkeypatch.setenv("DBANON_URL", database.url)
+    arguments = [database.url, "--table", "people", "--k", "3", "--profile", "hipaa"]
+    proposed = CliRunner().invoke(main, ["init", *arguments])
+    assert proposed.exit_code == 0, proposed.output
+    job = yaml.safe_load(proposed.output)["jobs"][0]
+    assert job["profile"] == "hipaa"
+    assert job["top"] == {"age": 90}
+    assert job["bottom"] == {"birth_year": first_birth_year(YEAR)}
+    assert "chain" not in job
+    released = {
+        name
+        for name, column in job["columns"].items()
+        if column["role"] not in ("drop", "identifier")
+    }
+    assert released == {*CODED, *(name for name, _, _ in ALLOWED)}
+    path = tmp_path / "job.yaml"
+    path.write_text(proposed.output, encoding="utf-8")
+    for command in ("check", "plan", "run"):
+        result = CliRunner().invoke(main, [command, str(path), "--allow-inline-password"])
+        assert result.exit_code == 0, result.output
+
+
+@pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
+def test_advice_keeps_the_rules(database: Database) -> None:
+    frame = load(database)
+    options: dict[str, Any] = {"profile": "hipaa", "k": [3, 4], "methods": ["gaa_cp"]}
+    advice = dbanon.advise(database.url, "people", **options)
+    assert advice.start["top"] == {"age": 90}
+    assert advice.start["bottom"] == {"birth_year": first_birth_year(YEAR)}
+    assert advice.chain is None
+    names = {*advice.start["quasi_identifiers"], *advice.start["sensitive"]}
+    assert names == {*CODED, *(name for name, _, _ in ALLOWED)}
+    report = dbanon.anonymize(database.url, **advice.start)
+    assert report.arguments["profile"] == "hipaa"
+    # The trials were made with the coded values. Their records may be in another order.
+    assert advice.recommendation is not None
+    assert report.information_loss == pytest.approx(advice.recommendation.point.loss, rel=0.05)
+    of_frame = dbanon.advise(frame, **options)
+    _, frame_report = dbanon.anonymize_frame(frame, **of_frame.start)
+    assert frame_report.arguments["profile"] == "hipaa"
+
+
+def test_advice_refuses_named_columns_of_the_kinds(database: Database) -> None:
+    load(database)
+    cases: list[dict[str, Any]] = [
+        {"quasi_identifiers": ["age", "county"]},
+        {"quasi_identifiers": ["age"], "sensitive": ["county"]},
+    ]
+    for names in cases:
+        with pytest.raises(ProfileBroken) as refused:
+            dbanon.advise(database.url, "people", profile="hipaa", k=[3, 4], **names)
+        assert refused.value.detail is not None
+        assert '"county": (B)' in refused.value.detail
+        assert "age" not in refused.value.detail

@@ -63,9 +63,9 @@ def test_names_of_none() -> None:
 
 @pytest.mark.parametrize("kind", [Kind.DATE, Kind.TIMESTAMP])
 def test_dates_of_any_name(kind: Kind) -> None:
-    found = find_identifier_kind(attribute("v17", kind, "date"))
-    assert found is not None
-    assert found.letter == "C"
+    identifier_kind = find_identifier_kind(attribute("v17", kind, "date"))
+    assert identifier_kind is not None
+    assert identifier_kind.letter == "C"
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_dates_of_any_name(kind: Kind) -> None:
      ("point", "B")],
 )  # fmt: skip
 def test_types(sql_type: str, letter: str) -> None:
-    found = find_identifier_kind(attribute("v17", Kind.OTHER, sql_type))
-    assert found is not None
-    assert found.letter == letter
+    identifier_kind = find_identifier_kind(attribute("v17", Kind.OTHER, sql_type))
+    assert identifier_kind is not None
+    assert identifier_kind.letter == letter
 
 
 def test_persons_of_at_most_89_years() -> None:
