@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from dbanon.extensions.chains.joint_measure import MeasuredReleases
     from dbanon.extensions.chains.manage import ChainShown, Measured
     from dbanon.extensions.survey.interface import disclosure_risk
+    from dbanon.extensions.survey.risk_comparison import RiskComparison
     from dbanon.extensions.survey.sample_risk import SampleRisk
     from dbanon.extensions.synthesis.budgets import BudgetShown
     from dbanon.extensions.synthesis.interface import (
@@ -112,6 +113,7 @@ _MODULE_OF_NAME = {
     "PrivateVerification": "dbanon.run.verify",
     "ReleaseEvaluation": "dbanon.run.evaluate_release",
     "Report": "dbanon.release.report",
+    "RiskComparison": "dbanon.extensions.survey.risk_comparison",
     "SampleRisk": "dbanon.extensions.survey.sample_risk",
     "Stored": "dbanon.stores.hierarchies",
     "Synthesis": "dbanon.data.partition",
@@ -187,6 +189,7 @@ __all__ = [
     "PrivateVerification",
     "ReleaseEvaluation",
     "Report",
+    "RiskComparison",
     "SampleRisk",
     "Stored",
     "Synthesis",

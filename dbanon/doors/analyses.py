@@ -9,11 +9,12 @@ from numpy.typing import ArrayLike
 
 from dbanon.data.option import find_parameter
 from dbanon.data.schema import apply_orders
-from dbanon.errors import InvalidParameter, name_missing_extras
+from dbanon.errors import InvalidParameter, hints_without_views, name_missing_extras
 from dbanon.hierarchy.spec import HierarchySource, HierarchySpec, parse_all
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.analyses import AnalysisRequest
 from dbanon.job.policy import Policy
+from dbanon.stores.ports import IN_DATA_FRAME
 
 if TYPE_CHECKING:
     import os
@@ -72,7 +73,9 @@ def compare_analyses(
     tree_sources = parse_all(hierarchies, files=True)
     column_orders = find_parameter(Policy, "orders").check(orders)
     if database is None:
-        return _compare_frames(original, released, request, tree_sources, column_orders, seed)
+        # Data frames have no views, so hints say "in the data frame" in place of "in a view".
+        with hints_without_views(IN_DATA_FRAME):
+            return _compare_frames(original, released, request, tree_sources, column_orders, seed)
     if not isinstance(original, str) or not isinstance(released, str):
         raise InvalidParameter(
             "With a database, original and released are names of tables.",

@@ -59,6 +59,8 @@ _COMMAND_OPTIONS = (
     "population",
     "population_count",
     "records",
+    "released",
+    "report",
     "skip_unchanged",
     "suda_size",
     "weight",

@@ -81,7 +81,8 @@ class Coding:
                     f'The bands of "{name}" have no border.',
                     hint="Name at least one border in `recode`, or leave the column out of it.",
                 )
-            if any(low >= high for low, high in pairwise(borders)):
+            # As float64, in which large numbers may be equal.
+            if any(low >= high for low, high in pairwise(map(float, borders))):
                 raise InvalidParameter(
                     f'The borders of "{name}" in `recode` do not ascend, so a band would be empty.',
                     hint="Name each border once, from the lowest to the highest: `recode`.",
@@ -166,8 +167,8 @@ class Coding:
             return Bands(borders, is_integral=is_integral and not has_fraction(borders))
         if not is_integral:
             raise UnsupportedType(
-                f'Column "{name}" holds numbers with fractions. {self._options_of(name)} codes'
-                " whole numbers, which keep their values between the thresholds.",
+                f'Column "{name}" holds numbers with fractions. {self._options_of(name)} can code'
+                " whole numbers only, which keep their values between the thresholds.",
                 hint="Name bands for it instead: `recode`.",
             )
         thresholds = self._thresholds_of(name)

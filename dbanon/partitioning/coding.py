@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dbanon.data.bands import Bands
 from dbanon.data.microdata import Microdata
@@ -67,8 +68,8 @@ def _require_k_in_open_bands(
     microdata: Microdata,
     attribute: Attribute,
     bands: Bands,
-    ranks: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
-    records: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
+    ranks: NDArray[np.float64],
+    records: NDArray[np.int64],
     k: int,
 ) -> None:
     """Check that each open band has k records or persons, or none.

@@ -293,7 +293,16 @@ def join_bounds(name: str, low: ColumnValues, high: ColumnValues) -> ColumnValue
     """Join two columns of bounds, float64 (n,) each, into one of intervals as texts.
 
     The upper bound is not part of an interval, as in releases with the option ``intervals``.
+
+    Raises
+    ------
+    UnsupportedType : the bounds are labels, as those of ordinal and of coded columns are.
     """
+    if not (low.are_numbers and high.are_numbers):
+        raise UnsupportedType(
+            f'Column "{name}" is released as two columns of labels, which analyses cannot take.',
+            hint='Release it with one label per value: `intervals="text"`.',
+        )
     texts = np.array(
         [
             f"[{_format_number(a)}, {_format_number(b)})" if a < b else _format_number(a)

@@ -38,7 +38,25 @@ def _logistic(column: str, **options: Any) -> Act:
     return analyze({"regression": column, "on": "age", "model": "logistic", **options})
 
 
+def _coded(**options: Any) -> Act:
+    """Analyze a release of coded numbers."""
+
+    def act(_: World) -> object:
+        released, _report = dbanon.anonymize_frame(
+            _DATA[["age"]], quasi_identifiers=["age"], k=2, method="gaa_cp",
+            recoding="generalization", recode={"age": [30]}, **options,
+        )  # fmt: skip
+        return dbanon.compare_analyses(_DATA, released, [{"mean": "age"}])
+
+    return act
+
+
 ANALYSES = (
+    Steps(
+        "Release it with one label per value:",
+        _coded(intervals="bounds"),
+        [_coded(intervals="text")],
+    ),
     Steps(
         "Use columns of numbers or texts: make others,",
         analyze({"table": "seen"}),

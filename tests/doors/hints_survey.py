@@ -31,6 +31,13 @@ def listed_again(world: World) -> object:
     return dbanon.disclosure_risk(FRAME, quasi_identifiers=["age"], records=path)
 
 
+def reported_again(world: World) -> object:
+    """A report in a file that is there."""
+    path = world.path / world.new(".html")
+    path.touch()
+    return dbanon.disclosure_risk(FRAME, quasi_identifiers=["age"], report=path)
+
+
 def many_cells(**options: Any) -> Act:
     """A frame with more combinations than a model with interactions takes."""
     rng = np.random.default_rng(5)
@@ -82,6 +89,7 @@ SURVEYS = (
             risk(log_linear="two_way", sampling_fraction=0.1, quasi_identifiers=["town"]),
         ],
     ),
+    Steps("Leave it out of `key`.", risk(weight="size", key=["size"]), [risk(weight="size")]),
     Steps(
         "Name it (`population`), or leave out",
         risk(population_count="size"),
@@ -98,9 +106,44 @@ SURVEYS = (
         [table_risk(population="people")],
     ),
     Steps(
+        "Give both as data frames, or a database with the names",
+        risk(released="people"),
+        [risk(released=FRAME), table_risk(released="people")],
+    ),
+    Steps(
+        "Give a data frame, or the name of a table in the same database.",
+        table_risk(released=7),
+        [table_risk(released=FRAME), table_risk(released="people"), risk(released=FRAME)],
+    ),
+    Steps(
+        "Name a release that has released values of them",
+        risk(released=FRAME[["id", "size"]]),
+        [risk(released=FRAME[["id", "town"]])],
+    ),
+    Steps(
+        "Name a table, or copy the view into one.",
+        table_risk(released="seen"),
+        [table_risk(released="people")],
+    ),
+    Steps(
         "Name a new file: `records`.",
         listed_again,
         [cli(f"{_RISK} --key id --records {{path}}/{{new}}.csv")],
+    ),
+    Steps(
+        "Name a new file: `report`.",
+        reported_again,
+        [cli(f"{_RISK} --report {{path}}/{{new}}.html")],
+    ),
+    Steps(
+        "Name a new file that ends in .html",
+        cli(f"{_RISK} --report {{path}}/{{new}}.pdf"),
+        [cli(f"{_RISK} --report {{path}}/{{new}}.html")],
+    ),
+    Steps(
+        "Name two new files",
+        cli(f"{_RISK} --key id --records {{path}}/one.html --report {{path}}/one.html"),
+        [cli(f"{_RISK} --key id --records {{path}}/{{new}}.csv --report {{path}}/{{new}}.html")],
     ),
     Steps(
         "Name them: `key=",

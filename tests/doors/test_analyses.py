@@ -13,7 +13,13 @@ import polars as pl
 import pytest
 
 import dbanon
-from dbanon.errors import AnalysesInvalid, ColumnNotFound, InvalidParameter, UnsupportedType
+from dbanon.errors import (
+    AnalysesInvalid,
+    ColumnNotFound,
+    InvalidParameter,
+    NonFiniteValue,
+    UnsupportedType,
+)
 
 DRAW = np.random.default_rng(4)
 N = 300
@@ -383,3 +389,10 @@ def test_labels_are_escaped_in_the_card() -> None:
     page = compare(frame, frame, {"mean": "age", "by": "sex"})._repr_html_()
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
+
+
+def test_the_hints_of_frames_name_no_view() -> None:
+    infinite = FRAME.assign(income=np.inf)
+    with pytest.raises(NonFiniteValue) as error:
+        compare(FRAME, infinite, {"mean": "income"})
+    assert "Exclude these rows in the data frame" in str(error.value)

@@ -55,6 +55,10 @@ def results(names: tuple[str, ...] = ("age", "income", "town", "illness")) -> di
         "partition": dbanon.partition(numbers, 5),
         "ranked": ranked,
         "certificate": dbanon.certificate(numbers, 5, seconds=5),
+        "risk": dbanon.disclosure_risk(frame, quasi_identifiers=[age, town]),
+        "risks": dbanon.disclosure_risk(
+            frame, quasi_identifiers=[age, income], released=released, sampling_fraction=0.1
+        ),
         "attacks": dbanon.attack(frame, released, control=people(names, 60)),
     }
 
@@ -69,6 +73,8 @@ KINDS = (
     "partition",
     "ranked",
     "certificate",
+    "risk",
+    "risks",
 )
 
 

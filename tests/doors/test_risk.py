@@ -304,6 +304,7 @@ def test_a_call_that_fails_leaves_no_list(tmp_path: Path) -> None:
         (SURVEY.assign(w=True), {"weight": "w"}, UnsupportedType),
         (SURVEY, {"weight": "sex"}, InvalidParameter),
         (SURVEY, {"weight": "w", "household": "w"}, InvalidParameter),
+        (SURVEY, {"weight": "w", "key": ["w"]}, InvalidParameter),
         (SURVEY, {"quasi_identifiers": []}, InvalidParameter),
         (SURVEY, {"quasi_identifiers": ["sex", "sex"]}, InvalidParameter),
         (SURVEY, {"sampling_fraction": 0}, InvalidParameter),

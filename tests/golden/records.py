@@ -99,7 +99,8 @@ def recorded(answer: Answer, folders: Sequence[Path]) -> dict[str, str]:
         for field, value in plain.items()
     }
     # A few rows say more than a hash of all.
-    if "released" in plain:
+    # An option of a command may have this name, too.
+    if "released" in plain and not isinstance(plain["released"], dict):
         fields["released.first"] = compact(plain["released"][:1])
     return fields
 

@@ -74,6 +74,7 @@ def test_a_view_needs_a_key(run_sql: Run) -> None:
         (["age"], '{"weight": "sex"}', None),
         (["age"], '{"weight": "nothing"}', "42703"),
         (["age"], '{"population": "app.nothing"}', "42P01"),
+        (["age"], '{"released": "app.nothing"}', "42P01"),
         (["age"], "[]", "22023"),
         ([], "{}", None),
         (None, "{}", None),
@@ -108,6 +109,7 @@ def test_it_reads_with_the_callers_rights(
                 (["age", "sex"], "{}"),
                 (["age"], '{"weight": "w"}'),
                 (["age"], '{"population": "app.persons"}'),
+                (["age"], '{"released": "app.persons"}'),
             ):
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     connection.execute(RISK, ("app.people", names, options))
@@ -121,3 +123,27 @@ def test_it_reads_with_the_callers_rights(
     finally:
         run_sql("DROP OWNED BY measured")
         run_sql("DROP ROLE measured")
+
+
+@pytest.mark.parametrize("options", [{}, {"weight": "w", "household": "home", "suda_size": 2}])
+def test_it_measures_a_release_likewise(
+    run_sql: Run, sql_url: str, options: dict[str, Any]
+) -> None:
+    run_sql(PEOPLE)
+    # Intervals are values of a range type, and the weights were not kept.
+    run_sql(
+        "CREATE TABLE app.released AS SELECT int4range(20, 26) AS age, region,"
+        " NULL::text AS sex, home FROM app.people"
+    )
+    options = {**options, "released": "app.released"}
+    rows = run_sql(RISK, "app.people", NAMES, json.dumps(options))
+    comparison = dbanon.disclosure_risk(sql_url, "app.people", quasi_identifiers=NAMES, **options)
+    assert isinstance(comparison, dbanon.RiskComparison)
+    assert rows == list(comparison.measure_rows())
+    figures = {measure: value for measure, _, value, _ in rows}
+    assert figures["sample_uniques"] > figures["after_sample_uniques"] == 0
+    assert figures["after_classes"] == 5
+    assert ("after_household_risk" in figures) == ("household" in options)
+    assert [note for *_, note in rows].count(rows[-1][3]) == 1
+    of_ranges = run_sql(RISK, "app.people", ["age"], '{"released": "app.released"}')
+    assert ("after_classes", None, 1.0, None) in of_ranges

@@ -87,3 +87,26 @@ def test_a_view_and_a_list_need_a_key(database: Database, tmp_path: Path) -> Non
     with pytest.raises(ColumnNotFound):
         dbanon.disclosure_risk(database.url, "people", **(NAMED | {"weight": "weight"}))
     assert not path.exists()
+
+
+def test_a_release_is_measured_like_its_table(database: Database) -> None:
+    load(database)
+    released_rows = [(i, None, score[0], born, home, w) for i, _, score, born, home, w in ROWS[4:]]
+    kinds = database.types
+    types = [kinds[name] for name in ("bigint", "text", "text", "date", "integer", "double")]
+    database.load("released", dict(zip(COLUMNS, types, strict=True)), released_rows)
+    before = database.state()
+    comparison = dbanon.disclosure_risk(database.url, "people", **NAMED, released="released")
+    assert database.state() == before
+    frame = pd.DataFrame(ROWS, columns=list(COLUMNS))
+    released = pd.DataFrame(released_rows, columns=list(COLUMNS))
+    expected = dbanon.disclosure_risk(frame, **NAMED, released=released)
+    assert figures_of(comparison.before) == figures_of(expected.before)
+    assert figures_of(comparison.after) == figures_of(expected.after)
+    assert comparison.table_rows() == expected.table_rows()
+    mixed = dbanon.disclosure_risk(database.url, "people", **NAMED, released=released)
+    assert mixed.table_rows() == expected.table_rows()
+    people, view = database.relation("people"), database.relation("seen")
+    database.execute(f"CREATE VIEW {view} AS SELECT * FROM {people}")
+    with pytest.raises(KeyRequired, match="release is a view"):
+        dbanon.disclosure_risk(database.url, "people", **NAMED, released="seen")

@@ -120,6 +120,31 @@ def test_values_that_would_change_are_refused() -> None:
         assert "9007199254740993" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("ending", "inside", "outside"),
+    [
+        ("dta", [8.98e307, -1e-300, 0.0], [1e308, -1e308, float("inf")]),
+        ("xpt", [4.52e74, -4.52e74, 5.4e-79, -5.4e-79, 0.0], [4.53e74, 5.3e-79, -1e-300, 1e308]),
+    ],
+)
+def test_numbers_beyond_the_range_of_a_format_are_refused(
+    tmp_path: Path, ending: str, inside: list[float], outside: list[float]
+) -> None:
+    path = tmp_path / f"numbers.{ending}"
+    for numbers in (inside, *([number] for number in outside)):
+        table = pa.table({"size": [*numbers, None, float("nan")]})
+        with path.open("w+b") as file:
+            if numbers is not inside:
+                with pytest.raises(UnsupportedType, match="too large or too small for a") as error:
+                    write_statistics_file(file, ending, table.schema, table.to_batches())
+                assert str(numbers[0]) not in str(error.value)
+                continue
+            write_statistics_file(file, ending, table.schema, table.to_batches())
+        written = getattr(pyreadstat, READERS[ending])(path)[0]["size"]
+        assert written.dropna().tolist() == inside
+        assert written.isna().sum() == 2
+
+
 def test_a_name_that_the_format_does_not_allow_is_refused(tmp_path: Path) -> None:
     table = PEOPLE.replace("AS sex", 'AS "the sex"')
     with pytest.raises(InvalidParameter, match=r"cannot be written as a \.sav file") as error:

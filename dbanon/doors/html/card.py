@@ -109,7 +109,7 @@ def _render_evaluation(result: Evaluation) -> str:
     ]
     by_column = figures.describe_columns(evaluation_figures)
     if by_column["rows"]:
-        table = _render_table(["column", *by_column["names"]], by_column["rows"])
+        table = render_table(["column", *by_column["names"]], by_column["rows"])
         parts.append(render_details("By column", table))
     return wrap_card("evaluation", *parts)
 
@@ -125,7 +125,7 @@ def _render_analyses(result: AnalysisComparison) -> str:
         "analyses",
         render_paragraph("warning", f"{result.note[0].upper()}{result.note[1:]}."),
         render_figures(rows),
-        _render_table(header, result.table_rows()),
+        render_table(header, result.table_rows()),
     )
 
 
@@ -198,7 +198,7 @@ def _render_map(result: Advice | Sweep) -> str:
         for index, curve in enumerate(curves)
     )
     picture = svg.draw_tradeoff(
-        points, "linkage risk", LOSS_NAMES[sweep.measure], _derive_picture_id(points)
+        points, "linkage risk", LOSS_NAMES[sweep.measure], derive_picture_id(points)
     )
     return f'<figure class="wide"><ul class="legend">{legend_items}</ul>{picture}</figure>'
 
@@ -216,12 +216,12 @@ def _render_class_sizes(bins: Sequence[tuple[str, int]], median: float | None = 
     if not bins:
         return ""
     median_text = "" if median is None else f", median {median:g}"
-    picture = svg.draw_class_sizes(bins, _derive_picture_id(bins))
+    picture = svg.draw_class_sizes(bins, derive_picture_id(bins))
     caption = f"classes by their number of rows{median_text}"
     return f"<figure>{picture}<figcaption>{caption}</figcaption></figure>"
 
 
-def _derive_picture_id(content: object) -> str:
+def derive_picture_id(content: object) -> str:
     """Derive the identifier of a picture from its content."""
     return sha256(repr(content).encode()).hexdigest()[:12]
 
@@ -252,10 +252,10 @@ def render_figures(rows: Iterable[tuple[str, str, str]]) -> str:
 
 
 def render_pairs(pairs: Iterable[tuple[str, str]]) -> str:
-    return _render_table(header=[], rows=pairs)
+    return render_table(header=[], rows=pairs)
 
 
-def _render_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def render_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Render a table whose rows start with their name; with a header, its cells are numbers."""
     header_cells = "".join(f'<th scope="col">{_escape_text(name)}</th>' for name in header)
     class_attribute = ' class="number"' if header else ""

@@ -19,6 +19,11 @@ _WIDTH, _HEIGHT = 320, 150
 _MARGIN_SIDE, _MARGIN_TOP, _MARGIN_BOTTOM = 8, 16, 22
 # Left, top, right and bottom of a rectangle.
 _Box = tuple[float, float, float, float]
+# Size of a picture of shares, and the area between its axes: left, top, right and bottom.
+_SHARE_WIDTH, _SHARE_HEIGHT = 560, 240
+_SHARE_AREA = (52, 14, 540, 190)
+# The classes of the bars of the first series, and of others.
+_BAR_CLASSES = ("mark", "curve curve1")
 # The mean width of a letter of the page's font in pictures.
 _LETTER_WIDTH = 6.2
 # Number of styles of curves in ``pictures.css``; further curves repeat them.
@@ -165,18 +170,21 @@ def _draw_bars(
     )
 
 
-def _draw_tick_labels(ticks: Sequence[tuple[float, str]], bottom: float) -> str:
+def _draw_tick_labels(
+    ticks: Sequence[tuple[float, str]], bottom: float, width: float = _WIDTH
+) -> str:
     """Draw labels below an axis, leaving out those that would overlap another or the margin.
 
     Parameters
     ----------
     ticks : x coordinate and text of each label.
     bottom : y coordinate of the axis.
+    width : width of the view box.
     """
     shapes, next_free_x = [], 0.0
     for x, text in ticks:
         half_width = _LETTER_WIDTH * len(text) / 2
-        if not text or x - half_width < next_free_x or x + half_width > _WIDTH:
+        if not text or x - half_width < next_free_x or x + half_width > width:
             continue
         shapes.append(
             f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 4}"/>'
@@ -251,6 +259,117 @@ def draw_tradeoff(
         picture_id,
         css_class="map",
     )
+
+
+def draw_share_bars(
+    title: str,
+    edges: Sequence[str],
+    series: Sequence[tuple[str, Sequence[float]]],
+    axis_name: str,
+    picture_id: int | str,
+) -> str:
+    """Draw shares by interval, with the bars of each series side by side.
+
+    Bars of the first series are filled, those of others have a dashed outline.
+
+    Parameters
+    ----------
+    edges : the ends of the intervals, from the lowest to the highest, at equal distances.
+    series : name and shares, 0 to 1, of each series; a share for each interval.
+    axis_name : the name of the axis of the intervals.
+    picture_id : part of HTML ids, so it must be unique on the page.
+    """
+    left, top, right, bottom = _SHARE_AREA
+    step_width = (right - left) / (len(edges) - 1)
+    bar_width = (step_width - 8) / len(series)
+    shapes = []
+    for index, (_, shares) in enumerate(series):
+        for step, share in enumerate(shares):
+            if not share:
+                continue
+            # Every bar is visible: 2 units high or more.
+            height = max((bottom - top) * share, 2.0)
+            shapes.append(
+                f'<rect class="{_BAR_CLASSES[min(index, 1)]}"'
+                f' x="{left + step * step_width + 4 + index * bar_width + 1:.1f}"'
+                f' y="{bottom - height:.1f}" width="{bar_width - 2:.1f}" height="{height:.1f}"/>'
+            )
+    description = (
+        f"{len(edges) - 1} intervals of {axis_name}, and the share of records in each:"
+        f" {', '.join(name for name, _ in series)}. The table has the numbers."
+    )
+    return _draw_shares(title, description, shapes, edges, axis_name, picture_id)
+
+
+def draw_share_curves(
+    title: str,
+    edges: Sequence[str],
+    series: Sequence[tuple[str, Sequence[float]]],
+    axis_name: str,
+    picture_id: int | str,
+) -> str:
+    """Draw shares at points of an axis as curves, with a point at each.
+
+    Parameters
+    ----------
+    edges : the points of the axis, from the lowest to the highest, at equal distances.
+    series : name and shares, 0 to 1, of each series; a share for each point of the axis.
+    axis_name, picture_id : as in ``draw_share_bars``.
+    """
+    left, top, right, bottom = _SHARE_AREA
+    step_width = (right - left) / (len(edges) - 1)
+    shapes = []
+    for index, (_, shares) in enumerate(series):
+        style_index = index % _N_CURVE_STYLES
+        points = [
+            (left + step * step_width, bottom - (bottom - top) * share)
+            for step, share in enumerate(shares)
+        ]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        shapes.append(f'<polyline class="curve curve{style_index}" points="{line}"/>')
+        shapes += [_draw_point(style_index, x, y) for x, y in points]
+    description = (
+        f"The share of records above each {axis_name}: {', '.join(name for name, _ in series)}."
+        " The table has the numbers."
+    )
+    return _draw_shares(title, description, shapes, edges, axis_name, picture_id)
+
+
+def draw_bar_symbol(index: int) -> str:
+    """Draw the bar of the series with this index, for the legend of ``draw_share_bars``."""
+    return (
+        '<svg class="sign" viewBox="0 0 36 14" aria-hidden="true">'
+        f'<rect class="{_BAR_CLASSES[min(index, 1)]}" x="6" y="2" width="24" height="10"/></svg>'
+    )
+
+
+def _draw_shares(
+    title: str,
+    description: str,
+    shapes: Sequence[str],
+    edges: Sequence[str],
+    axis_name: str,
+    picture_id: int | str,
+) -> str:
+    """Draw the axes of a picture of shares, with its shapes over the grid."""
+    left, top, right, bottom = _SHARE_AREA
+    grid = []
+    for share in (0.25, 0.5, 0.75, 1):
+        y = bottom - (bottom - top) * share
+        grid.append(
+            f'<line class="grid" x1="{left}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>'
+            f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{100 * share:.0f} %</text>'
+        )
+    axis = f'<line class="axis" x1="{left}" x2="{right}" y1="{bottom}" y2="{bottom}"/>'
+    step_width = (right - left) / (len(edges) - 1)
+    ticks = [(left + step * step_width, text) for step, text in enumerate(edges)]
+    name = (
+        f'<text class="name" x="{(left + right) / 2}" y="{_SHARE_HEIGHT - 6}"'
+        f' text-anchor="middle">{escape(axis_name)}</text>'
+    )
+    body = "".join([*grid, *shapes, axis, _draw_tick_labels(ticks, bottom, _SHARE_WIDTH), name])
+    size = (_SHARE_WIDTH, _SHARE_HEIGHT)
+    return _wrap_picture(title, description, body, size, picture_id, css_class="map")
 
 
 def _place_labels(

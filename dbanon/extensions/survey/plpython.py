@@ -7,8 +7,14 @@ from collections.abc import Callable
 from dbanon.data.option import build_options, parameters
 from dbanon.data.types import KeywordArguments
 from dbanon.extensions.survey.assess import assess_sample
-from dbanon.extensions.survey.read_sample import code_sample, read_population, read_table
+from dbanon.extensions.survey.read_sample import (
+    code_sample,
+    read_population,
+    read_released,
+    read_table,
+)
 from dbanon.extensions.survey.request import RiskRequest
+from dbanon.extensions.survey.risk_comparison import compare_samples
 from dbanon.extensions.survey.sample_risk import RiskRow
 from dbanon.run.job_runner import RiskRunner
 from dbanon.stores.ports import Source
@@ -22,7 +28,7 @@ class SampleRisks:
     def measure(
         self, options: KeywordArguments, source: Source, progress: Callable[[str, float], None]
     ) -> list[RiskRow]:
-        """Measure the risk of a table, and return the figures as rows."""
+        """Measure the risk of a table, and of its release, and return the figures as rows."""
         request = build_options(RiskRequest, options)
 
         def tick(share: float) -> None:
@@ -32,12 +38,19 @@ class SampleRisks:
         population = None
         if request.population is not None:
             population = read_population(request, source, tick)
-        result, _ = assess_sample(
-            code_sample(sample, population),
-            request,
-            tick=lambda share: progress("measure", share),
+        coded_sample = code_sample(sample, population)
+
+        def measure_tick(share: float) -> None:
+            progress("measure", share)
+
+        if request.released is None:
+            result, _ = assess_sample(coded_sample, request, tick=measure_tick)
+            return list(result.measure_rows())
+        released, released_request = read_released(request, source, tick)
+        comparison, _ = compare_samples(
+            coded_sample, code_sample(released), request, released_request, tick=measure_tick
         )
-        return list(result.measure_rows())
+        return list(comparison.measure_rows())
 
 
 RUNNER: RiskRunner = SampleRisks()

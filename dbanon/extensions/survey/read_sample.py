@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.microdata import CodedColumn, ColumnRoles, Microdata
 from dbanon.data.schema import NOMINAL, Attribute, Kind, apply_kinds
-from dbanon.errors import KeyRequired, TooFewRecords, UnsupportedType
+from dbanon.errors import ColumnNotFound, KeyRequired, TooFewRecords, UnsupportedType
 from dbanon.extensions.survey.assess import Sample, require_positive_weights
 from dbanon.extensions.survey.frequencies import MISSING_CODE
 from dbanon.extensions.survey.request import RiskRequest
@@ -19,6 +19,7 @@ from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import require_kinds
 from dbanon.measures.figure import Tick, ignore_progress
+from dbanon.run.compare_analyses import find_bounds
 from dbanon.stores.ports import Source
 
 # Kinds of amounts; dates and times are numbers, too, but none of persons.
@@ -49,12 +50,19 @@ class SampleTable:
     positions: NDArray[np.int64]
 
 
-def read_table(request: RiskRequest, source: Source, tick: Tick = ignore_progress) -> SampleTable:
+def read_table(
+    request: RiskRequest,
+    source: Source,
+    tick: Tick = ignore_progress,
+    *,
+    compared_as_text: Sequence[str] = (),
+) -> SampleTable:
     """Read the columns that a request names.
 
     Parameters
     ----------
     tick : called with the share of the rows that were read, 0 to 1.
+    compared_as_text : quasi-identifiers of types whose values are compared by their texts only.
 
     Raises
     ------
@@ -64,10 +72,11 @@ def read_table(request: RiskRequest, source: Source, tick: Tick = ignore_progres
     DbanonError : the table cannot be read.
     """
     weight_columns = tuple(name for name in (request.weight,) if name is not None)
-    names = (*request.quasi_identifiers, *weight_columns)
+    all_names = (*request.quasi_identifiers, *weight_columns)
+    names = tuple(name for name in all_names if name not in compared_as_text)
     # Households and keys may be of any type. They are compared by their texts.
     text_names = tuple(name for name in request.columns if name not in names)
-    kinds = dict.fromkeys(request.quasi_identifiers, NOMINAL)
+    kinds = {name: NOMINAL for name in request.quasi_identifiers if name in names}
     job = Job(
         table=request.table,
         output="",  # Nothing is written.
@@ -80,7 +89,8 @@ def read_table(request: RiskRequest, source: Source, tick: Tick = ignore_progres
     )
     relation = source.describe(job)
     attributes = apply_kinds([relation.attribute(name) for name in names], kinds)
-    require_kinds(job.policy, attributes)
+    if names:
+        require_kinds(job.policy, attributes)
     relation = source.pin(source.with_row_locator(relation, job, request.columns), request.columns)
     tick(0.0)
     attributes = source.complete_attributes_from_values(relation, attributes)
@@ -123,6 +133,98 @@ def read_population(
             "The population is a view: its rows have no key of their own.",
             hint="Name a table, or copy the view into one.",
         ) from None
+
+
+def read_released(
+    request: RiskRequest, source: Source, tick: Tick = ignore_progress
+) -> tuple[SampleTable, RiskRequest]:
+    """Read the released table that a request names, and request the same figures of it.
+
+    Quasi-identifiers that the release does not have are left out. Its weights and households are
+    those of its columns of the same names, if it has them.
+
+    Raises
+    ------
+    ColumnNotFound : the release has none of the quasi-identifiers.
+    KeyRequired : it is a view, whose rows the key of the sample does not identify.
+    DbanonError : as ``read_table``.
+    """
+    table = str(request.released)
+    columns = source.describe(_describe_job(table, ())).schema.attributes
+    released_names = [attribute.name for attribute in columns]
+    parts_by_name = {
+        name: parts
+        for name, parts in find_bounds(request.quasi_identifiers, released_names).items()
+        if set(parts) <= set(released_names)
+    }
+    if not parts_by_name:
+        raise ColumnNotFound(
+            f"{table} has none of the quasi-identifiers.",
+            hint="Name a release that has released values of them (`released`).",
+        )
+    parts = tuple(dict.fromkeys(part for parts in parts_by_name.values() for part in parts))
+    weight = request.weight if request.weight in released_names else None
+    weight_names = () if weight is None else (weight,)
+    relation = source.describe(_describe_job(table, (*parts, *weight_names)))
+    if weight is not None and relation.attribute(weight).kind not in _WEIGHT_KINDS:
+        weight = None
+    household = request.household if request.household in released_names else None
+    # Intervals can be values of range types.
+    texts = [part for part in parts if relation.attribute(part).kind is Kind.OTHER]
+    try:
+        released = read_table(
+            replace(request, suda=False, suda_size=None).for_release(parts, weight, household),
+            source,
+            tick,
+            compared_as_text=texts,
+        )
+    except KeyRequired:
+        raise KeyRequired(
+            "The release is a view: its rows have no key of their own.",
+            hint="Name a table, or copy the view into one.",
+        ) from None
+    released_request = request.for_release(tuple(parts_by_name), weight, household)
+    return _join_parts(released, parts, parts_by_name), released_request
+
+
+def _join_parts(
+    released: SampleTable, parts: Sequence[str], parts_by_name: Mapping[str, Sequence[str]]
+) -> SampleTable:
+    """Join the two columns of bounds that a column was released as.
+
+    Parameters
+    ----------
+    parts : the names of the columns that were read.
+    parts_by_name : by quasi-identifier, its released column, or those of its bounds.
+    """
+    columns = dict(zip(parts, released.columns, strict=True))
+    number_parts = {
+        part for part, is_number in zip(parts, released.is_number, strict=True) if is_number
+    }
+    joined_columns, is_number = [], []
+    for first, *others in parts_by_name.values():
+        column = columns[first]
+        joined_columns.append(_join_bounds(column, columns[others[0]]) if others else column)
+        is_number.append(first in number_parts and not others)
+    return replace(released, columns=tuple(joined_columns), is_number=tuple(is_number))
+
+
+def _join_bounds(low: CodedColumn, high: CodedColumn) -> CodedColumn:
+    """Join the columns of lower and upper bounds into one of intervals; NULL without any bound."""
+    pairs, codes = np.unique(np.column_stack([low.codes, high.codes]), axis=0, return_inverse=True)
+    texts = tuple(
+        repr([low.values[a] if a >= 0 else None, high.values[b] if b >= 0 else None])
+        for a, b in pairs.tolist()
+    )
+    has_bound = (low.codes >= 0) | (high.codes >= 0)
+    joined_codes = np.where(has_bound, codes.reshape(-1), MISSING_CODE).astype(np.int32)
+    return CodedColumn(joined_codes, texts)
+
+
+def _describe_job(table: str, names: tuple[str, ...]) -> Job:
+    """A job that names columns of a table, to look up their types."""
+    policy = Policy(k=2, method="gaa_cp", nulls="category")
+    return Job(table=table, output="", quasi_identifiers=names, policy=policy)
 
 
 def require_weight_type(attribute: Attribute) -> None:

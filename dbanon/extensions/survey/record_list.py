@@ -3,39 +3,21 @@
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from dbanon.errors import InsufficientRights, InvalidParameter, OutputExists
+from dbanon.errors import InvalidParameter
 from dbanon.extensions.survey.assess import RecordRisks
 from dbanon.extensions.survey.frequencies import Floats
+from dbanon.extensions.survey.private_file import open_private_file
 from dbanon.extensions.survey.read_sample import SampleTable
 
 # The column of the list that numbers rows without a named key.
 ROW = "row"
 # Differences of risks below this are those of rounding.
 _NEGLIGIBLE = 1e-12
-
-
-def require_new_file(path: str | os.PathLike[str]) -> Path:
-    """Check that a file does not exist yet, before anything is computed for it.
-
-    Raises
-    ------
-    OutputExists : there is a file of this name.
-    InsufficientRights : there is no such folder.
-    """
-    list_path = Path(path)
-    if list_path.is_symlink() or list_path.exists():
-        raise _exists_error(list_path)
-    if not list_path.absolute().parent.is_dir():
-        raise InsufficientRights(
-            f"The list {list_path} cannot be written: there is no such folder."
-        )
-    return list_path
 
 
 def require_row_key(*, has_key: bool) -> None:
@@ -66,24 +48,8 @@ def write_record_list(
     OutputExists : the file exists.
     InsufficientRights : the file cannot be created.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        descriptor = os.open(path, flags, 0o600)
-    except FileExistsError:
-        raise _exists_error(path) from None
-    except OSError as error:
-        raise InsufficientRights(
-            f"The list {path} cannot be written.", detail=error.strerror
-        ) from None
-    try:
-        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-            os.fchmod(file.fileno(), 0o600)
-            csv.writer(file).writerows(_list_lines(table, names, risks))
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
+    with open_private_file(path, "records") as file:
+        csv.writer(file).writerows(_list_lines(table, names, risks))
 
 
 def _list_lines(
@@ -123,7 +89,3 @@ def _name_largest(names: Sequence[str], shares: Floats) -> str:
 
 def _format(value: float) -> str:
     return f"{value:.10g}"
-
-
-def _exists_error(path: Path) -> OutputExists:
-    return OutputExists(f"The file {path} already exists.", hint="Name a new file: `records`.")

@@ -69,6 +69,15 @@ class RiskRequest:
             form="NAME",
         ),
     ] = None
+    released: Annotated[
+        str | None,
+        Option(
+            "A release of the table, in the same database. It is measured like the table, so that"
+            " figures before and after can be compared.",
+            expected="the name of a table",
+            form="TABLE",
+        ),
+    ] = None
     sampling_fraction: Annotated[
         float | None,
         Option(
@@ -152,6 +161,11 @@ class RiskRequest:
                 hint="A column is a quasi-identifier, the `weight`, or the `household`: name it"
                 " once.",
             )
+        if self.weight is not None and self.weight in self.key:
+            raise InvalidParameter(
+                f'Column "{self.weight}" is the weight, and cannot identify rows, too.',
+                hint="Leave it out of `key`.",
+            )
         if self.population_count is not None and self.population is None:
             raise InvalidParameter(
                 "There is no population table whose persons could be counted.",
@@ -180,6 +194,34 @@ class RiskRequest:
             key=(),
             population=None,
             population_count=None,
+            released=None,
+        )
+
+    def for_release(
+        self,
+        names: tuple[str, ...],
+        weight: str | None,
+        household: str | None,
+    ) -> RiskRequest:
+        """Request the same figures of the released table.
+
+        Parameters
+        ----------
+        names : the released columns of the quasi-identifiers.
+        weight, household : columns of the release; None if they were not kept.
+        """
+        return replace(
+            self,
+            table=str(self.released),
+            quasi_identifiers=names,
+            weight=weight,
+            household=household,
+            key=(),
+            # Released values cannot be looked up among those of persons.
+            population=None,
+            population_count=None,
+            released=None,
+            suda_size=None if self.suda_size is None else min(self.suda_size, len(names)),
         )
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from dbanon.data.types import JsonObject
 from dbanon.data.words import LabelledText
@@ -16,9 +17,13 @@ from dbanon.extensions.survey.attacker_risk import AttackerRisk
 from dbanon.extensions.survey.individual_risk import GlobalRisk
 from dbanon.extensions.survey.population_uniqueness import PopulationUniques
 
+if TYPE_CHECKING:
+    from dbanon.extensions.survey.risk_html import RiskView
+
 # Upper ends of the intervals in which individual risks are counted. They are the same for all
 # files.
 RISK_BORDERS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.2, 0.5, 1.0)
+RISK_EDGES = (0.0, *RISK_BORDERS)
 
 # Two-way interactions underestimate the risk with fewer records per parameter, see ``log_linear``.
 MIN_RECORDS_PER_PARAMETER = 50
@@ -297,11 +302,14 @@ class SampleRisk(LabelledText):
 
     def describe_distribution(self) -> list[tuple[str, int]]:
         """The intervals of individual risk as text, with their numbers of records."""
-        lows = (0.0, *RISK_BORDERS)
         return [
             (f"above {low:g}, up to {border:g}", count)
-            for low, (border, count) in zip(lows, self.distribution.items(), strict=False)
+            for low, (border, count) in zip(RISK_EDGES, self.distribution.items(), strict=False)
         ]
+
+    def describe_basis(self) -> str:
+        """The table, and what its individual risk is computed from, as text."""
+        return f"{self.source}, {pluralize(self.records, 'record')}, by {_BASES[self.basis]}"
 
     def pairs(self) -> list[tuple[str, str]]:
         """The figures as pairs of label and text."""
@@ -399,33 +407,40 @@ class SampleRisk(LabelledText):
         if suda.limit is not None:
             yield "SUDA", suda.limit
 
+    def describe_headline(self) -> list[tuple[str, str]]:
+        """Label and text of the most important figures."""
+        return [
+            ("expected re-identifications", f"{self.total.expected_reidentifications:,.2f}"),
+            ("highest individual risk", f"{self.highest:.4g}"),
+            ("sample uniques", f"{self.sample_uniques:,}"),
+        ]
+
+    def count_by_interval(self, name: str) -> tuple[str, list[int], int]:
+        """Name, numbers of records by interval of individual risk, and number of all records."""
+        return name, list(self.distribution.values()), self.records
+
+    def view(self) -> RiskView:
+        """What cards and pages show."""
+        # Import only when displayed, to keep database backends small.
+        from dbanon.extensions.survey.risk_html import RiskView
+
+        return RiskView(
+            kind="disclosure risk",
+            title=self.source,
+            use=NOT_FOR_PUBLICATION,
+            headline=[(label, text, "") for label, text in self.describe_headline()],
+            edges=RISK_EDGES,
+            series=[self.count_by_interval("share of records")],
+            notes=self.notes,
+            figures=(),
+            pairs=self.pairs(),
+        )
+
     def _repr_html_(self) -> str:
         """Return the card for notebooks."""
-        # Import only when displayed, to keep database backends small.
-        from dbanon.doors.html import card, svg
+        from dbanon.extensions.survey.risk_html import render_risk_card
 
-        bars = [
-            {
-                "name": label,
-                "summary": "records with this individual risk",
-                "figure": f"{count:,}",
-                "bar": svg.draw_share_bar(count / self.records),
-            }
-            for label, count in self.describe_distribution()
-        ]
-        headline = [
-            ("expected re-identifications", f"{self.total.expected_reidentifications:,.2f}", ""),
-            ("highest risk", f"{self.highest:.4g}", ""),
-            ("sample uniques", f"{self.sample_uniques:,}", f"of {self.records:,} records"),
-        ]
-        return card.wrap_card(
-            "disclosure risk",
-            card.render_paragraph("warning", NOT_FOR_PUBLICATION),
-            card.render_figures(headline),
-            card.render_measures("Individual risk", {"rows": bars, "omitted": []}),
-            card.render_details("In words", card.render_pairs(self.pairs())),
-            title=self.source,
-        )
+        return render_risk_card(self.view())
 
 
 def _describe_sum(expected: float, rate: float) -> str:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dbanon.errors import InvalidParameter, MissingDependency, UnsupportedType
-from dbanon.job.export import SPSS, STATA
+from dbanon.job.export import SAS, SPSS, STATA
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,6 +26,9 @@ _MAX_LABELS = 500
 _MAX_LABEL_BYTES = 120
 # Up to here, float64 holds all whole numbers.
 _MAX_WHOLE_FLOAT = 2**53
+# The smallest number above 0 and the largest one of a format, unless it holds all of float64. SAS
+# knows 16 times larger numbers, but pyreadstat does not read all of these back.
+_RANGES = {STATA: (0.0, 2.0**1023 * (1 - 2.0**-53)), SAS: (16.0**-65, 16.0**62)}
 # For decimals of any number of digits.
 _WIDE = Context(prec=100)
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -66,7 +69,7 @@ def write_statistics_file(
             codes = pc.index_in(column, pa.array(column_labels))
             columns[name] = pc.add(codes, 1).to_pandas()
         else:
-            columns[name] = _to_series(name, column)
+            columns[name] = _to_series(name, column, file_format)
     import pandas as pd
 
     frame = pd.DataFrame(columns)
@@ -109,7 +112,7 @@ def _natural_order(text: str) -> tuple[tuple[float, ...], str]:
     return tuple(map(float, _NUMBER.findall(text))), text
 
 
-def _to_series(name: str, column: pa.ChunkedArray) -> pd.Series:
+def _to_series(name: str, column: pa.ChunkedArray, file_format: str) -> pd.Series:
     """Convert a column to pandas; raises UnsupportedType where a value would change."""
     if pa.types.is_decimal(column.type) or pa.types.is_integer(column.type):
         extremes = pc.min_max(column).as_py()
@@ -126,8 +129,27 @@ def _to_series(name: str, column: pa.ChunkedArray) -> pd.Series:
             )
         if pa.types.is_decimal(column.type):
             column = column.cast(pa.float64())
+    elif pa.types.is_floating(column.type):
+        _require_range(name, column, file_format)
     elif pa.types.is_timestamp(column.type) and column.type.tz is not None:
         # The formats have no time zones: moments are written in UTC.
         column = column.cast(pa.timestamp("us"))
     series: pd.Series = column.to_pandas()
     return series
+
+
+def _require_range(name: str, column: pa.ChunkedArray, file_format: str) -> None:
+    """Check that a format holds the size of all floats; NaN is a missing value in each."""
+    if file_format not in _RANGES:
+        return
+    smallest, largest = _RANGES[file_format]
+    sizes = pc.abs(column.cast(pa.float64()))
+    is_outside = pc.or_(
+        pc.greater(sizes, largest), pc.and_(pc.greater(sizes, 0.0), pc.less(sizes, smallest))
+    )
+    if pc.any(is_outside).as_py():
+        raise UnsupportedType(
+            f'Column "{name}" has numbers that are too large or too small for a .{file_format}'
+            " file.",
+            hint="Export Parquet, or leave the column out.",
+        )

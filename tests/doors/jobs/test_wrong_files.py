@@ -130,7 +130,7 @@ MESSAGES = (
     "line 14: jobs.0.columns.illness.models.0.level: must be a number above 0",
     "line 15: jobs.0.columns.illness.models.1: the level of t_closeness must be 1 or less",
     "line 16: jobs.0.export.0: keep_last of an export needs {release} in its path",
-    "line 16: jobs.0.export.1.format: must be 'parquet' or 'csv'",
+    "line 16: jobs.0.export.1.format: must be 'parquet', 'csv', 'sav', 'dta' or 'xpt'",
     "line 17: jobs.0.notify.0.on.0: must be",
     "line 22: jobs.1.columns.age.hierarchy: steps must be positive, and each a multiple",
     "line 23: jobs.1.columns.born.hierarchy: steps of dates are, in this order: day, week",

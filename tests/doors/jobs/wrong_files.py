@@ -297,7 +297,7 @@ WRONG = [
         "table: people",
         f"table: people\n    export: [{{format: {SECRET}, path: a}}]",
         f"{JOB}.export.0.format",
-        "must be 'parquet' or 'csv'",
+        "must be 'parquet', 'csv', 'sav', 'dta' or 'xpt'",
     ),
     Wrong(
         "export without a path",

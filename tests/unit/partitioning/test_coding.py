@@ -268,6 +268,7 @@ def test_an_evaluation_of_the_originals_includes_what_coding_lost(method: str) -
         ({"recode": {"age": []}}, InvalidParameter, 'bands of "age" have no border'),
         ({"recode": {"age": [30, 18]}}, InvalidParameter, 'borders of "age" in `recode` do not'),
         ({"recode": {"age": [18, 18]}}, InvalidParameter, "do not ascend, so a band would be"),
+        ({"recode": {"age": [2**53, 2**53 + 1]}}, InvalidParameter, "do not ascend"),
         ({"recode": {"age": [18]}, "top": {"age": 90}}, InvalidParameter, "first and last band"),
         ({"top": {"age": 18}, "bottom": {"age": 18}}, InvalidParameter, "must be below"),
         ({"top": {"age": 90.5}}, InvalidParameter, "`top` has a fraction"),

@@ -89,6 +89,13 @@ def test_two_columns_of_bounds_are_an_interval():
     assert np.isnan(values[2])
 
 
+@pytest.mark.parametrize(("low", "high"), [("<30", "30-39"), ("a", "a"), (None, None)])
+def test_two_columns_of_labels_are_refused(low, high):
+    with pytest.raises(UnsupportedType, match='"c" is released as two columns of labels') as error:
+        join_bounds("c", texts(low), texts(high))
+    assert "30" not in str(error.value)
+
+
 def test_numbers_are_refused_where_there_are_none():
     for label in ("many", "[a, b)"):
         with pytest.raises(InvalidParameter, match="neither a value nor an interval"):

@@ -1,0 +1,30 @@
+"""The page of the disclosure risk of a sample: one file for its owner, not for publication."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+from markupsafe import Markup
+
+from dbanon.doors.html.page import (
+    create_environment,
+    report_content_security_policy,
+    report_style,
+)
+from dbanon.extensions.survey.risk_html import RiskView, draw_pictures
+from dbanon.version import version
+
+
+def render_risk_page(view: RiskView) -> str:
+    """Render the disclosure risk as one self-contained HTML page, without scripts and requests."""
+    template = create_environment(Path(__file__).parent).get_template("risk.html.j2")
+    return template.render(
+        view=view,
+        pictures=draw_pictures(view),
+        notes=[f"{note[0].upper()}{note[1:]}." for note in view.notes],
+        measured_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        dbanon_version=version(),
+        style=Markup(report_style()),
+        content_security_policy=report_content_security_policy(),
+    )
