@@ -125,7 +125,7 @@ def propose_coding(
     return Coding(top, bottom, recode={})
 
 
-def _can_be_coded(attribute: Attribute, kind: IdentifierKind) -> bool:
+def _can_be_coded(attribute: Attribute, kind: IdentifierKind | None) -> bool:
     """True if a column is of a kind that may be released coded, and holds whole numbers."""
     return kind in (AGES, BIRTH_YEARS) and attribute.kind is Kind.INTEGER
 
