@@ -15,6 +15,7 @@ from dbanon.job.columns import KINDS
 from dbanon.job.job import HIERARCHIES, KEY, MEMORY_LIMIT
 from dbanon.job.nulls import NULL_POLICIES
 from dbanon.job.policy import REFINEMENTS
+from dbanon.job.profiles import PROPOSED_PROFILE
 from dbanon.methods import find_method
 
 # Class sizes and methods that are tried by default. A name such as ``mdav+fast`` is a method with a
@@ -109,6 +110,7 @@ class AdviceRequest:
             choices=NULL_POLICIES,
         ),
     ] = None
+    profile: Annotated[str | None, PROPOSED_PROFILE] = None
     # The options below are the same as those of an anonymization.
     kinds: Annotated[Mapping[str, str], KINDS] = field(default_factory=dict)
     key: Annotated[

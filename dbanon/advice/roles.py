@@ -30,6 +30,7 @@ ROLES = (QUASI_IDENTIFIER, SENSITIVE, IDENTIFIER, NOT_COPIED, UNDECIDED, CONSTAN
 # Reasons for proposals, by code.
 REASONS = {
     "given": "named in the call",
+    "profile": "the profile does not allow it in a release",
     "not_named": "others were named as quasi-identifiers",
     "constant": "the same value in all rows that have one",
     "key": "the table declares that no two rows share it",

@@ -46,6 +46,7 @@ def advise(
     seed: int = 0,
     time_limit: float = 20.0,
     nulls: str | None = None,
+    profile: str | None = None,
     kinds: Mapping[str, str] | None = None,
     key: Sequence[str] = (),
     hierarchies: Mapping[str, HierarchySource] | None = None,
@@ -81,6 +82,8 @@ def advise(
     kinds : by quasi-identifier, ``nominal`` or ``numeric``; a column that probably holds codes is
         nominal by default.
     nulls : treatment of NULLs, as in ``anonymize``; if None, the one with the least loss.
+    profile : ``hipaa`` to propose a release that keeps the rules of HIPAA Safe Harbor, as far as
+        ``anonymize`` checks them: see its option ``profile``.
     key : columns that together identify a row; needed for views.
     hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
         ``{"intervals": [5, 10]}``.
@@ -116,6 +119,7 @@ def advise(
         "seed": seed,
         "time_limit": time_limit,
         "nulls": nulls,
+        "profile": profile,
         "kinds": kinds,
         "key": key,
         # ``files`` allows paths of files, since the caller may read them.

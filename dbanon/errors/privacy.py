@@ -141,6 +141,13 @@ class ModelInfeasible(PrivacyRefusal):
     sqlstate = "ZK002"
 
 
+class ProfileBroken(PrivacyRefusal):
+    """A column of the release breaks a rule of its profile."""
+
+    code = "profile_broken"
+    sqlstate = "ZK002"
+
+
 class BudgetExhausted(PrivacyRefusal):
     """The release would spend more than is left in the privacy budget."""
 

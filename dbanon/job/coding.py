@@ -207,6 +207,9 @@ class Coding:
         return " and ".join(f"`{option}`" for option, columns in options.items() if name in columns)
 
 
+NO_CODING = Coding({}, {}, {})
+
+
 def code_attribute(attribute: Attribute, bands: Bands | None = None) -> Attribute:
     """Return the attribute of a column after coding: text whose order is that of the bands.
 

@@ -119,6 +119,9 @@ class PolicyOptions(TypedDict, total=False):
     bottom: Mapping[str, float] | None
     # Code numbers as bands before classes are made, the same for every row.
     recode: Mapping[str, Sequence[float]] | None
+    # hipaa: refuse a release with a column of the 18 kinds of identifiers of HIPAA Safe Harbor, as
+    # far as names, types and values of columns show them.
+    profile: Literal["hipaa"] | None
 
 
 class ClassOptions(TypedDict, total=False):

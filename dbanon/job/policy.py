@@ -24,6 +24,7 @@ from dbanon.job.columns import KINDS, ORDERS
 from dbanon.job.guarantee import GUARANTEES, WHOLE_PERSONS, Guarantee
 from dbanon.job.guarantee_names import build_guarantee
 from dbanon.job.nulls import ERROR, NULL_POLICIES
+from dbanon.job.profiles import PROFILE
 from dbanon.job.sets import ColumnSet
 from dbanon.job.synthesis import SYNTHESIS_OPTIONS
 from dbanon.measures import Model
@@ -275,6 +276,7 @@ class Policy:
     top: Annotated[Mapping[str, float], TOP] = field(default_factory=dict)
     bottom: Annotated[Mapping[str, float], BOTTOM] = field(default_factory=dict)
     recode: Annotated[Mapping[str, Sequence[float]], RECODE] = field(default_factory=dict)
+    profile: Annotated[str | None, PROFILE] = None
 
     def __post_init__(self) -> None:
         check_options(self)

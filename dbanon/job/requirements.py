@@ -110,6 +110,17 @@ def require_chain_options(
             " not in the next would be revealed.",
             hint='Use `nulls="category"` or `nulls="suppress"`.',
         )
+    _require_single_table_options(policy)
+    if policy.options.get("suppression"):
+        raise InvalidParameter(
+            "A chain does not suppress persons for the sake of others: newcomers wait, or join a"
+            " class.",
+            hint="Leave out the method's option suppression.",
+        )
+
+
+def _require_single_table_options(policy: Policy) -> None:
+    """Refuse options of a chain that only releases outside chains have; raises InvalidParameter."""
     if coded_columns := policy.coding.columns:
         raise InvalidParameter(
             f'A chain compares the values of its releases, and column "{coded_columns[0]}" is'
@@ -117,11 +128,10 @@ def require_chain_options(
             hint="Leave out `top`, `bottom` and `recode`, or release without a chain. A view may"
             " have the coded values.",
         )
-    if policy.options.get("suppression"):
+    if policy.profile is not None:
         raise InvalidParameter(
-            "A chain does not suppress persons for the sake of others: newcomers wait, or join a"
-            " class.",
-            hint="Leave out the method's option suppression.",
+            "A profile is checked for a release of one table, not for the tables of a chain.",
+            hint="Leave out `profile`, or release without a chain.",
         )
 
 

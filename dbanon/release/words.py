@@ -109,6 +109,14 @@ def describe_coding(arguments: JsonMapping) -> list[tuple[str, str]]:
     return [("coded before classes are made", text)]
 
 
+def describe_profile(arguments: JsonMapping) -> list[tuple[str, str]]:
+    """Return a label and a text with the profile that was checked; empty if there is none."""
+    profile = arguments.get("profile")
+    if not profile:
+        return []
+    return [("profile", f"{profile}: names, types and first values of columns were checked")]
+
+
 def describe_counts(arguments: JsonMapping) -> list[tuple[str, str]]:
     """Return pairs of label and text about column sets, suppressed cells and method counts."""
     counts = arguments.get("suppressed_cells", {})
@@ -117,6 +125,7 @@ def describe_counts(arguments: JsonMapping) -> list[tuple[str, str]]:
     if suppresses_cells(arguments):
         label, cells = "cells released as NULL", f"{sum(counts.values())}: {cells}"
     return [
+        *describe_profile(arguments),
         *describe_coding(arguments),
         *describe_column_sets(arguments),
         *([(label, cells)] if counts else []),

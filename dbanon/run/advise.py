@@ -31,12 +31,14 @@ from dbanon.errors import NoQuasiIdentifiers, NoRows, NothingFits, PrivacyWarnin
 from dbanon.job.job import Job
 from dbanon.job.nulls import ERROR
 from dbanon.job.policy import Policy
+from dbanon.partitioning.coding import code_columns
 from dbanon.partitioning.partition_for import partition_for
 from dbanon.partitioning.strata import too_few_error_for_count
 from dbanon.release.recode import Release, recode
 from dbanon.run.history import build_create_chain_command
 from dbanon.run.nulls import choose_nulls, records_to_release, sample_records, share_withheld
 from dbanon.run.plan import Plan, plan
+from dbanon.run.profiles import keep_profile, propose_coding, require_profile
 from dbanon.run.sweep import OnTrial, measure_split_person_loss, sweep
 from dbanon.run.totals import exact_totals_of
 from dbanon.sessions.names import RelationName
@@ -91,7 +93,11 @@ def advise(
         job = _build_reading_job(request, quasi_identifiers, profile, entity)
         # Planning reports no share. The call of ``tick`` lets ``progress`` end it by an exception.
         planned = plan(job, source, pulse=lambda: tick(0.0))
-        microdata = source.read(planned.relation, planned.roles, job, tick)
+        # The job only reads quasi-identifiers; the release also has the sensitive columns.
+        job_to_check = replace(job, sensitive=request.sensitive)
+        require_profile(job_to_check, planned.relation, planned.roles.quasi_identifiers, source)
+        uncoded = source.read(planned.relation, planned.roles, job, tick)
+        microdata = code_columns(uncoded, planned.policy)
     # A combination of values that occurs in fewer rows than this singles persons out. The values in
     # ``request.k`` ascend, so the first is the smallest.
     rare_below = max(SMALL_COUNT, request.k[0])
@@ -110,6 +116,9 @@ def advise(
         warnings.simplefilter("ignore", PrivacyWarning)
         sweep_result = sweep(request, planned, microdata, rare_below, tick, on_trial)
     recommendation = _recommend(request, sweep_result.points)
+    if recommendation is not None:
+        # The recommended k may be larger than the one for which tails were counted.
+        code_columns(uncoded, replace(planned.policy, k=recommendation.point.k))
     return Advice(
         source=str(planned.relation.name),
         rows=profile.rows,
@@ -124,7 +133,9 @@ def advise(
         # Without names in the request, the quasi-identifiers are proposals.
         proposed=not request.quasi_identifiers,
         entity=entity,
-        chain=_suggest_chain_command(str(planned.relation.name), profile, roles, entity, source),
+        chain=_suggest_chain_command(
+            request, str(planned.relation.name), profile, roles, entity, source
+        ),
         singling=singling_out,
         sweep=sweep_result,
         recommendation=recommendation,
@@ -325,6 +336,7 @@ def _propose_entity(
 
 
 def _suggest_chain_command(
+    request: AdviceRequest,
     table: str,
     profile: Profile,
     roles: Mapping[str, RoleProposal],
@@ -332,7 +344,8 @@ def _suggest_chain_command(
     source: Source,
 ) -> str | None:
     """Return the shell command that creates a chain; None if the table cannot have one."""
-    if not isinstance(source, SqlSource):
+    # Releases of chains have no profile.
+    if not isinstance(source, SqlSource) or request.profile is not None:
         return None
     file_url = source.session.file_url
     # A table has its chain in its own database; a file has it in the database of the releases.
@@ -372,9 +385,8 @@ def _propose_all_roles(
         name: RoleProposal(role=QUASI_IDENTIFIER, reason="given")
         for name in request.quasi_identifiers
     }
-    return roles | {
-        name: RoleProposal(role=SENSITIVE, reason="given") for name in request.sensitive
-    }
+    roles |= {name: RoleProposal(role=SENSITIVE, reason="given") for name in request.sensitive}
+    return roles if request.profile is None else keep_profile(roles, profile)
 
 
 def _build_reading_job(
@@ -388,6 +400,7 @@ def _build_reading_job(
     Its policy treats NULL as a value (``category``) if a quasi-identifier has one.
     """
     has_nulls = any(profile.column(name).n_non_null < profile.rows for name in quasi_identifiers)
+    coding = propose_coding(request.profile, quasi_identifiers, profile)
     return Job(
         table=request.table,
         output="",
@@ -402,6 +415,9 @@ def _build_reading_job(
             method="gaa_cp",
             nulls="category" if has_nulls else "error",
             kinds=propose_kinds(request, quasi_identifiers, profile),
+            top=coding.top,
+            bottom=coding.bottom,
+            profile=request.profile,
         ),
     )
 
@@ -470,6 +486,9 @@ def _build_anonymize_arguments(
         "refine": point.refine,
         "recoding": point.recoding,
         "kinds": dict(policy.kinds) or None,
+        "top": dict(policy.top) or None,
+        "bottom": dict(policy.bottom) or None,
+        "profile": policy.profile,
         "nulls": None if policy.nulls == "error" else policy.nulls,
         "max_suppression": share_withheld(remaining_records) or None,
         "key": list(request.key) or None,

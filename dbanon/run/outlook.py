@@ -22,6 +22,7 @@ from dbanon.release.words import (
     describe_coding,
     describe_files_of_other_accounts,
     describe_passthrough,
+    describe_profile,
 )
 from dbanon.run.changes import Changes, PlannedFile, open_planning_ports, plan_changes
 from dbanon.run.hierarchies import require_coverage
@@ -203,6 +204,7 @@ class Outlook:
                 (f"quasi-identifier {column.name}", _describe_column(column))
                 for column in self.quasi_identifiers
             ),
+            *describe_profile(self.arguments),
             *describe_coding(self.arguments),
             ("strata", join_names(self.by)),
             ("sensitive", join_names(self.sensitive)),

@@ -42,6 +42,7 @@ from dbanon.run.expectations import require_expected_counts
 from dbanon.run.hierarchies import JobHierarchies, read_hierarchies
 from dbanon.run.history import require_first_release
 from dbanon.run.key import read_pseudonym_key
+from dbanon.run.profiles import require_profile
 from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.types import type_family
 from dbanon.stores.ports import PreparedRelease, Source, Target, W
@@ -306,6 +307,7 @@ def plan(
     for name in model_trees:
         source.require_leaves(relation.attribute(name))
     relation, attributes = _inspect_columns(job, relation, attributes, sensitive, source, target)
+    require_profile(job, relation, attributes, source)
     passthrough = None
     if target is not None and job.kept_columns == CLIENT:
         passthrough = _find_passthrough_columns(job, relation, source, target)

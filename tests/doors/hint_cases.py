@@ -434,6 +434,12 @@ OF_TABLES = (
         does=[{"models": [model("ill", "t_closeness", 0.9)]}],
         doors=("python",),
     ),
+    # What a profile refuses.
+    Case(
+        "Leave these columns out, or code those",
+        {"profile": "hipaa"},
+        does=[{"quasi_identifiers": ["size"]}, {"top": {"age": 50}, "quasi_identifiers": ["age"]}],
+    ),
     # What strict refuses.
     Case(
         "Stop copying it, release it as a pseudonym, or leave out `strict`.",

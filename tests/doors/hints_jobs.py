@@ -87,6 +87,11 @@ COMMANDS = (
         "--top age=50",
         alone="--top age=50",
     ),
+    of_chain(
+        "Leave out `profile`, or release without a chain.",
+        "--profile hipaa",
+        alone="--profile hipaa --top age=50",
+    ),
     Steps(
         'Use `nulls="category"` or `nulls="suppress"`.',
         cli(f"{CHAINED} --nulls merge"),

@@ -77,3 +77,17 @@ def test_wrong_values(run_sql: Run, options: dict[str, Any], message: str) -> No
             " options => %s)",
             json.dumps(options),
         )
+
+
+def test_a_profile(run_sql: Run) -> None:
+    for statement in SET_UP:
+        run_sql(statement)
+    call = (
+        "SELECT dbanon.mdav('app.people', 'release.sql', %s, 4, nulls => 'category', options => %s)"
+    )
+    with pytest.raises(psycopg.Error, match="break the profile hipaa") as refused:
+        run_sql(call, ["age", "height"], json.dumps({"profile": "hipaa"}))
+    assert refused.value.sqlstate == "ZK002"
+    assert '"age": (C) ages above 89' in str(refused.value.diag.message_detail)
+    run_sql(call, ["age", "height"], json.dumps({"profile": "hipaa", "top": {"age": 90}}))
+    assert run_sql("SELECT arguments ->> 'profile' FROM dbanon.release") == [("hipaa",)]

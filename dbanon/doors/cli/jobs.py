@@ -95,12 +95,20 @@ def schema() -> None:
 @click.option(
     "--key", type=Names(), default=(), help="Columns that are unique for each row, for views."
 )
-# ``advise`` has the same option for the treatment of NULLs.
-@with_options([parameter for parameter in parameters(AdviceRequest) if parameter.name == "nulls"])
+# ``advise`` has the same options.
+@with_options(
+    [parameter for parameter in parameters(AdviceRequest) if parameter.name in ("nulls", "profile")]
+)
 @with_options(parameters(Reading))
 @with_log_format
 def init(
-    url: str, table: str, k: int, key: tuple[str, ...], nulls: str | None, **reading: Any
+    url: str,
+    table: str,
+    k: int,
+    key: tuple[str, ...],
+    nulls: str | None,
+    profile: str | None,
+    **reading: Any,
 ) -> None:
     """Print a job file for a table, for you to edit. Its roles are proposals, never decisions."""
     with report_errors(output_format="table"), handle_signals():
@@ -108,7 +116,9 @@ def init(
 
         reading_options = build_options(Reading, parse_option_values(parameters(Reading), reading))
         click.echo(
-            render_job_file(url, table, k=k, key=key, reading=reading_options, nulls=nulls),
+            render_job_file(
+                url, table, k=k, key=key, reading=reading_options, nulls=nulls, profile=profile
+            ),
             nl=False,
         )
 

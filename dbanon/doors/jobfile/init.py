@@ -31,6 +31,7 @@ from dbanon.doors.jobfile.chain_proposal import (
 from dbanon.doors.jobfile.field_types import has_written_password, is_job_name
 from dbanon.doors.spelling import PROPOSED_TARGET
 from dbanon.errors import NoRows
+from dbanon.job.coding import NO_CODING, Coding
 from dbanon.job.policy import Policy
 from dbanon.job.reading import DEFAULT_READING, Reading
 from dbanon.methods.forecast import Shape
@@ -42,6 +43,7 @@ from dbanon.run.advise import (
     propose_roles,
 )
 from dbanon.run.open import open_store, supports_chains, supports_view_releases
+from dbanon.run.profiles import propose_coding
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
 from dbanon.stores.folders import is_row_file_url
@@ -216,6 +218,7 @@ def render_job_file(
     reading: Reading = DEFAULT_READING,
     decisions: UserDecisions = _NO_DECISIONS,
     nulls: str | None = None,
+    profile: str | None = None,
 ) -> str:
     """Return the text of a job file for a table.
 
@@ -228,6 +231,7 @@ def render_job_file(
     decisions : a user's decisions, which override proposals.
     nulls : the treatment of NULLs in quasi-identifiers; None to propose the one with the least
         loss.
+    profile : the name of a profile that the release has to keep; None for none.
 
     Raises
     ------
@@ -236,7 +240,12 @@ def render_job_file(
     DbanonError : the database cannot be read.
     """
     request = AdviceRequest(
-        table=table, key=tuple(key), k=(k,), nulls=nulls, memory_limit=half_of_memory()
+        table=table,
+        key=tuple(key),
+        k=(k,),
+        nulls=nulls,
+        profile=profile,
+        memory_limit=half_of_memory(),
     )
     description = _describe_table(url, request, on_sql, reading, decisions)
     proposals = tuple(
@@ -261,6 +270,7 @@ def render_job_file(
         relation=_quote_if_needed(table),
         reading=_render_reading(description.reading),
         row_keys=(f"    key: [{', '.join(map(_quote_if_needed, key))}]\n" if key else "")
+        + _render_profile(profile, description.coding)
         + description.render_row_keys(decisions.options)
         + description.chain.render_lines(
             _quote_chain_url(url, decisions),
@@ -344,6 +354,7 @@ class _TableDescription:
     chain : the facts that decide whether to propose a chain.
     reading : if the source is a file, its format, with a type for each column.
     output : the proposed name of the output; None for the table's name.
+    coding : how a profile has quasi-identifiers coded.
     """
 
     attributes: tuple[Attribute, ...]
@@ -355,6 +366,7 @@ class _TableDescription:
     chain: ChainProposal = field(default_factory=ChainProposal)
     reading: Reading = DEFAULT_READING
     output: str | None = None
+    coding: Coding = NO_CODING
 
     def render_row_keys(self, decided_options: Mapping[str, object]) -> str:
         """Render the keys for the person identifier and for NULLs.
@@ -432,6 +444,9 @@ def _describe_table(
         if is_row_file_url(url):
             has_chains = supports_chains(decisions.target or PROPOSED_TARGET)
         chain = ChainProposal(single_row_person_column, entity, is_supported=has_chains)
+        # Releases of chains have no profile.
+        if request.profile is not None:
+            chain = ChainProposal()
         null_choice = None
         if qi_names and not decisions.options:
             request = replace(request, quasi_identifiers=qi_names)
@@ -462,7 +477,16 @@ def _describe_table(
             chain=chain,
             reading=reading,
             output=output,
+            coding=propose_coding(request.profile, qi_names, role_proposals.profile),
         )
+
+
+def _render_profile(profile: str | None, coding: Coding) -> str:
+    """Render the keys of a profile, and of the coding that it needs; empty without a profile."""
+    if profile is None:
+        return ""
+    options = {"profile": profile, "top": coding.top, "bottom": coding.bottom}
+    return "".join(f"    {name}: {_to_yaml(value)}\n" for name, value in options.items() if value)
 
 
 def find_free_output_name(session: Session, table: RelationName) -> str | None:
