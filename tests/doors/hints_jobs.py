@@ -442,7 +442,7 @@ FRAMES = (
         ],
     ),
     Steps(
-        "Give both as data frames",
+        "Give both as data frames, whose columns",
         evaluate([["a", 1]] * 9, released=[["a", 1]] * 9, quasi_identifiers=None),
         [evaluate(PAIRS, released=PAIRS, quasi_identifiers=None)],
     ),
