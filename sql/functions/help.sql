@@ -12,7 +12,7 @@ BEGIN
              THEN format('%s: %s', p.proname, split_part(d.description, E'\n', 1))
              ELSE format(E'dbanon.%s(%s)\n%s', p.proname, pg_get_function_arguments(p.oid),
                          d.description)
-        END, E'\n' ORDER BY p.proname)
+        END, E'\n' ORDER BY p.proname, p.pronargs)
     INTO found
     FROM pg_proc p
     JOIN pg_description d ON d.objoid = p.oid AND d.classoid = 'pg_proc'::regclass

@@ -97,11 +97,13 @@ COMMANDS = (
         cli(f"{CHAINED} --nulls merge"),
         [new_chain(release="--nulls category"), new_chain(release="--nulls suppress")],
     ),
-    of_chain(
+    Steps(
         'Choose another method, such as `method="gaa_cp"`, or release without a chain.',
-        "--method local_suppression",
-        "--method gaa_cp",
-        alone="--method local_suppression",
+        cli(f"{CHAINED} --method local_suppression"),
+        [
+            new_chain(release="--method gaa_cp"),
+            cli(f"{PEOPLE} --entity pid --method local_suppression {ALONE}"),
+        ],
     ),
     of_chain(
         "Leave out the method's option suppression.",
