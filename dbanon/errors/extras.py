@@ -64,6 +64,7 @@ _EXTRA_OF_PACKAGE = {
     "pydantic_core": ("job", "pydantic"),
     "pymysql": ("mariadb", "PyMySQL"),
     "pyiceberg": ("iceberg", "pyiceberg"),
+    "pyreadstat": ("statistics", "pyreadstat"),
     "python_calamine": ("xlsx", "python-calamine"),
     "rich": ("cli", "rich"),
     "sklearn": ("sklearn", "scikit-learn"),

@@ -41,13 +41,14 @@ _TYPE_PATTERN = rf"(?:{'|'.join(TYPES)}|decimal\([0-9]{{1,2}},[0-9]{{1,2}}\)|{_D
 # The most digits of a decimal in DuckDB, which reads CSV files.
 _MAX_DIGITS = 38
 _DOCS_PAGE = "jobs.md#how-csv-is-read"
-# By option, the kinds of files that it applies to, and what messages call them. The options that
-# are not listed, such as ``dates``, apply to CSV files and those that are converted to CSV.
+# By option, the kinds of files that it applies to, what messages call them, and the ending of an
+# example. The options that are not listed, such as ``dates``, apply to CSV files and those that are
+# converted to CSV.
 _FILES_OF_OPTION = {
-    "sheet": ((XLSX, CSV), ".xlsx"),
-    "value_labels": ((STATISTICS,), "SPSS and Stata"),
+    "sheet": ((XLSX, CSV), ".xlsx", "xlsx"),
+    "value_labels": ((STATISTICS,), "SPSS and Stata", "sav"),
 }
-_CSV_FILES = ((CSV, XLSX), "CSV")
+_CSV_FILES = ((CSV, XLSX), "CSV", "csv")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,11 +294,11 @@ class Reading:
         for name in self.non_default_options:
             if name == "foreign_files":
                 continue
-            kinds, description = _FILES_OF_OPTION.get(name, _CSV_FILES)
+            kinds, description, ending = _FILES_OF_OPTION.get(name, _CSV_FILES)
             if kind not in kinds:
                 raise InvalidParameter(
                     f"{name} only applies to {description} files.",
-                    hint="Leave it out, or read a file: file:people.csv.",
+                    hint=f"Leave it out, or read such a file: file:people.{ending}.",
                 )
 
     def require_no_foreign_files(self) -> None:

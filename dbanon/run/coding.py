@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dbanon.data.bands import Bands
 from dbanon.errors import RecountFailed
+from dbanon.job.guarantee import REPORT_IT
 from dbanon.stores.ports import PreparedRelease, Target, W
 
 
@@ -29,7 +30,7 @@ def require_band_labels(draft: PreparedRelease, target: Target[W], staged_releas
             raise RecountFailed(
                 f'Column "{name}" was coded, and {n_other} of {n_rows} written rows do not have the'
                 " label of a band; nothing was published.",
-                hint="This is an error in dbanon: please report it.",
+                hint=REPORT_IT,
             )
 
 

@@ -501,7 +501,9 @@ OF_TABLES = (
     ),
     # Files of CSV have options that tables have not.
     Case(
-        "Leave it out, or read a file: file:people.csv.", {"decimal": ","}, does=[{"decimal": None}]
+        "Leave it out, or read such a file: file:people.{}.",
+        {"decimal": ","},
+        does=[{"decimal": None}],
     ),
     Case(
         "Leave it out, or read a folder: file:data/.",

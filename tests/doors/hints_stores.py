@@ -292,6 +292,16 @@ FILES = (
         [csv(CSV)],
     ),
     StoreSteps(
+        "Free memory on this machine, and run it again; or write the file as .csv.",
+        patched(
+            import_module("dbanon.stores.duckdb.statistics_files"),
+            "sys",
+            mock.Mock(wraps=sys, platform="linux", executable="/bin/false"),
+            csv(CSV, "few.sav"),
+        ),
+        [csv(CSV, "few.csv")],
+    ),
+    StoreSteps(
         "Write the file as .csv or .parquet.",
         elsewhere("dbanon.stores.duckdb.statistics_files", csv(CSV, "people.dta")),
         [elsewhere("dbanon.stores.duckdb.statistics_files", csv(CSV))],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from decimal import Decimal
 from pathlib import Path
@@ -15,7 +16,7 @@ from click.testing import CliRunner
 
 import dbanon
 from dbanon.doors.cli.main import main
-from dbanon.errors import InvalidParameter, UnsupportedType
+from dbanon.errors import InvalidParameter, MissingDependency, UnsupportedType
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
 from dbanon.stores.exports.statistics_files import write_statistics_file
@@ -151,6 +152,16 @@ def test_a_name_that_the_format_does_not_allow_is_refused(tmp_path: Path) -> Non
         release(tmp_path, "people.sav", table=table, quasi_identifiers=["age", "the sex"])
     assert "rename them in a view" in str(error.value.hint)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("package", ["pandas", "pyreadstat"])
+def test_a_missing_package_is_named_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingDependency, match=package):
+        release(tmp_path / "out", "people.sav")
+    assert not (tmp_path / "out").exists()
 
 
 def test_verify_says_what_the_file_lacks(tmp_path: Path) -> None:

@@ -13,7 +13,13 @@ from click.testing import CliRunner
 
 import dbanon
 from dbanon.doors.cli.main import main
-from dbanon.errors import DbanonError, FileMalformed, InvalidParameter, MemoryLimit
+from dbanon.errors import (
+    DatabaseFailure,
+    DbanonError,
+    FileMalformed,
+    InvalidParameter,
+    MemoryLimit,
+)
 from dbanon.job.reading import Reading
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
@@ -173,7 +179,19 @@ def test_a_crash_of_the_reader_is_an_error(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(FileMalformed, match="is not of the kind that its name says") as error:
         load(path)
-    assert error.value.detail == "the reader ended with -11"
+    assert error.value.detail == "SIGSEGV"
+
+
+@pytest.mark.parametrize("end", ["raise MemoryError", "import os; os.kill(os.getpid(), 9)"])
+def test_another_end_of_the_reader_says_nothing_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    path = tmp_path / "people.sav"
+    write_spss(path)
+    (tmp_path / "pyreadstat.py").write_text(end)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(DatabaseFailure, match="ended before it was done"):
+        load(path)
 
 
 def test_no_module_of_the_working_directory_is_run(

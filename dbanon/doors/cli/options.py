@@ -151,11 +151,12 @@ def _parse_value(parameter: Parameter, raw_value: Any) -> Any:
     if parameter.option.form == "NAME=LOW:HIGH":
         return {name: parse_bounds(text) for name, text in pairs.items()}
     if parameter.item_type is float:
-        return {name: _parse_number(flag(parameter), text) for name, text in pairs.items()}
+        form = f"a number, as in {flag(parameter)} age=2"
+        return {name: _parse_number(text, form) for name, text in pairs.items()}
     if parameter.item_type == Sequence[float]:
-        option = flag(parameter)
+        form = f"numbers, as in {flag(parameter)} age=18,65"
         return {
-            name: [_parse_number(option, number, "age=18,65") for number in split_list(text)]
+            name: [_parse_number(number, form) for number in split_list(text)]
             for name, text in pairs.items()
         }
     # Orders map a column to the sequence of its values, lowest first.
@@ -193,13 +194,12 @@ def _parse_number_or_text(text: str) -> object:
     return text
 
 
-def _parse_number(option: str, text: str, example: str = "age=2") -> float:
-    """Convert a text to a number; the error message names ``option``, such as ``--weight``."""
+def _parse_number(text: str, form: str) -> float:
+    """Convert a text to a number; ``form`` says what to write in the error message."""
     try:
         return float(text)
     except ValueError:
-        noun = "numbers" if "," in example else "a number"
-        raise InvalidParameter(f"Write {noun}, as in {option} {example}.") from None
+        raise InvalidParameter(f"Write {form}.") from None
 
 
 def parse_column_set(text: str) -> ColumnSet:

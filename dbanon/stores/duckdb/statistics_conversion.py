@@ -122,13 +122,9 @@ if __name__ == "__main__":
     arguments = json.loads(sys.argv[1])
     try:
         outcome = convert(**arguments)
-    except (
-        pyreadstat.ReadstatError,
-        pyreadstat.PyreadstatError,
-        UnicodeDecodeError,
-        OverflowError,
-        pa.ArrowException,
-    ) as error:
-        # Only its class, because its text may quote the file.
+    except MemoryError:
+        raise
+    except Exception as error:
+        # A broken file may raise anything. Only the class is told, because the text may quote it.
         outcome = {"malformed": type(error).__name__}
     sys.stdout.write(json.dumps(outcome))

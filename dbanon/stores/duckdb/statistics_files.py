@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,11 +17,13 @@ from pathlib import PurePosixPath
 from typing import BinaryIO
 
 from dbanon.data.types import JsonObject
-from dbanon.errors import FileMalformed, InvalidParameter, MissingDependency
+from dbanon.errors import DatabaseFailure, FileMalformed, InvalidParameter, MissingDependency
 from dbanon.stores.duckdb.file_formats import TooLarge
 
 # The number of cells that the process reads at a time.
 _CELLS_PER_READ = 5_000_000
+# The signals that end a process which misuses memory, as the reader may on a broken file.
+_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE, signal.SIGILL)
 
 
 @contextmanager
@@ -39,6 +42,7 @@ def open_as_parquet(
     ------
     TooLarge : the rows need more memory.
     FileMalformed : the contents do not match the name.
+    DatabaseFailure : the process that converts the file could not do its work.
     InvalidParameter : this system has no memory files.
     MissingDependency : the package that reads the format is not installed.
     """
@@ -72,7 +76,12 @@ def open_as_parquet(
 def _convert(source: int, target: int, **arguments: object) -> JsonObject:
     """Run ``statistics_conversion.convert`` in another process; returns what it returns.
 
-    If the process ends with an error or a crash, the result says ``malformed``.
+    If the file is broken, the result has ``malformed`` instead: the class of an error, or the
+    signal of a crash.
+
+    Raises
+    ------
+    DatabaseFailure : the process ended for another reason, such as a lack of memory.
     """
     process = subprocess.run(
         # -P: no module of the working directory is imported in place of another.
@@ -87,7 +96,13 @@ def _convert(source: int, target: int, **arguments: object) -> JsonObject:
         stderr=subprocess.DEVNULL,
         check=False,
     )
+    if -process.returncode in _CRASHES:
+        return {"malformed": signal.Signals(-process.returncode).name}
     if process.returncode:
-        return {"malformed": f"the reader ended with {process.returncode}"}
+        raise DatabaseFailure(
+            "The process that reads a file of SPSS, Stata or SAS ended before it was done.",
+            detail=f"exit status {process.returncode}",
+            hint="Free memory on this machine, and run it again; or write the file as .csv.",
+        )
     outcome: JsonObject = json.loads(process.stdout)
     return outcome

@@ -75,11 +75,11 @@ def write(
 
 
 def require_writer(export: Export) -> None:
-    """Check that the package that writes an export is installed; raises MissingDependency."""
+    """Check that the packages that write an export are installed; raises MissingDependency."""
     if export.format in STATISTICS_FORMATS:
-        from dbanon.stores.exports.statistics_files import import_writer
+        from dbanon.stores.exports.statistics_files import import_writers
 
-        import_writer()
+        import_writers()
 
 
 def _write_parquet(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dbanon.errors import InvalidParameter, MissingDependency, UnsupportedType
+from dbanon.errors import InvalidParameter, UnsupportedType, name_missing_extras
 from dbanon.job.export import SAS, SPSS, STATA
 
 if TYPE_CHECKING:
@@ -34,15 +34,13 @@ _WIDE = Context(prec=100)
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
-def import_writer() -> Any:
-    """Import the package that writes these files; raises MissingDependency."""
-    try:
-        import pyreadstat
-    except ModuleNotFoundError:
-        raise MissingDependency.of_extra(
-            "SPSS, Stata and SAS", "pyreadstat", "statistics"
-        ) from None
-    return pyreadstat
+@name_missing_extras()
+def import_writers() -> tuple[Any, Any]:
+    """Import pandas and pyreadstat, which write these files; raises MissingDependency."""
+    import pandas
+    import pyreadstat
+
+    return pandas, pyreadstat
 
 
 def write_statistics_file(
@@ -59,7 +57,7 @@ def write_statistics_file(
     UnsupportedType : the format has no type for a column, or cannot represent a value.
     InvalidParameter : the format does not allow the name of a column.
     """
-    pyreadstat = import_writer()
+    pandas, pyreadstat = import_writers()
     table = pa.Table.from_batches(batches, schema)
     columns, labels = {}, {}
     for name, column in zip(table.column_names, table.columns, strict=True):
@@ -70,9 +68,7 @@ def write_statistics_file(
             columns[name] = pc.add(codes, 1).to_pandas()
         else:
             columns[name] = _to_series(name, column, file_format)
-    import pandas as pd
-
-    frame = pd.DataFrame(columns)
+    frame = pandas.DataFrame(columns)
     # By descriptor, because files for object stores have no name.
     path = f"/dev/fd/{file.fileno()}"
     try:
