@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Self
 
 from dbanon.errors.base import DbanonError
 
@@ -320,54 +321,35 @@ class JobFileInvalid(_ErrorWithProblems):
     ----------
     problems : all problems of the file; ``str`` converts each to a line with its place in the file.
     subject : what the file is, in messages.
+    docs_hint : where its keys are documented.
     """
 
     code = "job_file"
     subject = "job file"
+    docs_hint = (
+        "See docs/jobs.md. dbanon schema prints the JSON Schema that editors use to check a job"
+        " file."
+    )
 
     @classmethod
-    def of(cls, file: object, problems: Iterable[object]) -> JobFileInvalid:
+    def of(cls, file: object, problems: Iterable[object]) -> Self:
         """Build the error for a file with these problems."""
-        return cls._list_problems(
-            file,
-            problems,
-            hint=(
-                "See docs/jobs.md. dbanon schema prints the JSON Schema that editors use to check"
-                " a job file."
-            ),
-        )
-
-    @classmethod
-    def _list_problems(cls, file: object, problems: Iterable[object], hint: str) -> JobFileInvalid:
         all_problems = tuple(problems)
         count_text = "1 problem" if len(all_problems) == 1 else f"{len(all_problems)} problems"
         return cls(
             f"The {cls.subject} {file} has {count_text}.",
             detail="\n".join(map(str, all_problems)),
-            hint=hint,
+            hint=cls.docs_hint,
             problems=all_problems,
         )
 
 
 class AnalysesInvalid(JobFileInvalid):
-    """A file of analyses is not valid.
-
-    Attributes
-    ----------
-    problems : all problems of the file, as those of a job file.
-    """
+    """A file of analyses is not valid."""
 
     code = "analyses_invalid"
     subject = "file of analyses"
-
-    @classmethod
-    def of(cls, file: object, problems: Iterable[object]) -> JobFileInvalid:
-        """Build the error for a file with these problems."""
-        return cls._list_problems(
-            file,
-            problems,
-            hint="See docs/evaluation.md#what-readers-will-compute for the keys of each analysis.",
-        )
+    docs_hint = "See docs/evaluation.md#what-readers-will-compute for the keys of each analysis."
 
 
 class FormulaInText(UsageError):

@@ -67,7 +67,13 @@ def local_suppression(
     """
     # Imported here, as a PostgreSQL backend loads all methods and rarely needs these.
     from dbanon.methods.suppression_category import search_category_plan
-    from dbanon.methods.suppression_problem import Problem, blank_columns, distinct_rows, row_ids
+    from dbanon.methods.suppression_problem import (
+        Problem,
+        blank_columns,
+        distinct_rows,
+        row_ids,
+        row_masks,
+    )
 
     n = space.n_records
     if n < k:
@@ -83,13 +89,7 @@ def local_suppression(
         # The compiled search, which is faster, knows no sets of columns.
         max_rounds=_MAX_ROUNDS_WITH_SETS if len(demands) > 1 else 0,
     )
-    masks = np.zeros(n, np.int64)
-    rows_by_combo = np.argsort(index, kind="stable")
-    next_row = np.cumsum(sizes) - sizes
-    for (combo, mask), n_rows in sorted(plan.items()):
-        masks[rows_by_combo[next_row[combo] : next_row[combo] + n_rows]] = mask
-        next_row[combo] += n_rows
-    released = blank_columns(codes[:, varying], masks)
+    released = blank_columns(codes[:, varying], row_masks(plan, index, sizes))
     labels = _number_rows(row_ids(released, range(len(varying))))
     if plan and len(demands) == 1:
         improved = _improve(space, labels, k, prices, tick)
@@ -97,6 +97,8 @@ def local_suppression(
             # Classes that are released alike are one class.
             released = np.where(_blank_cells(codes, improved), np.int32(MISSING), codes)
             labels = _number_rows(row_ids(released, range(codes.shape[1])))
+    # Which of equal rows lose cells is drawn: exchange their labels at random.
+    rows_by_combo = np.argsort(index, kind="stable")
     drawn_rows = rng.permutation(n)
     drawn_rows = drawn_rows[np.argsort(index[drawn_rows], kind="stable")]
     drawn_labels = np.empty_like(labels)

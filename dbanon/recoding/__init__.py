@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dbanon.errors import InvalidParameter
 from dbanon.recoding import (
-    common_value,
+    common,
     generalization,
     mean,
     median,
@@ -32,7 +32,7 @@ RECODINGS: dict[str, Recoding] = {
         secure.RECODING,
         generalization.RECODING,
         representative.RECODING,
-        common_value.RECODING,
+        common.RECODING,
     )
 }
 

@@ -432,9 +432,9 @@ def _describe_nulls(report: Report) -> str:
     count = mask_small_count(report.null_rows, report.k_requested)
     null_treatment = report.arguments.get("nulls", "error")
     if suppresses_cells(report.arguments):
+        # The loss on this page is the share of cells that became NULL, which tells their number.
         n_cells = sum(report.suppressed_cells.values())
-        cells = mask_small_count(n_cells, report.k_requested)
-        return f"{count}; {cells} values were released as NULL"
+        return f"{count}; values released as NULL: {n_cells:,}"
     if null_treatment == "suppress":
         # Rows with NULL in a quasi-identifier are withheld. ``null_rows`` counts released rows, so
         # their NULLs are in strata.

@@ -22,6 +22,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dbanon.errors import InvalidParameter, RecountFailed
+from dbanon.extensions.survey.suppression_agreement import (
+    cheapest_own_masks,
+)
 from dbanon.extensions.survey.suppression_bound import bound_wildcard_cost
 from dbanon.extensions.survey.suppression_program import (
     ProgramResult,
@@ -31,17 +34,15 @@ from dbanon.extensions.survey.suppression_program import (
 )
 from dbanon.extensions.survey.suppression_recount import MissingRule, recount_rows
 from dbanon.extensions.survey.suppression_wildcard import search_wildcard_plan
+from dbanon.methods.local_suppression import MAX_COLUMNS
 from dbanon.methods.suppression_category import search_category_plan
 from dbanon.methods.suppression_problem import (
     Demand,
     Plan,
     Problem,
-    cheapest_own_masks,
     distinct_rows,
+    row_masks,
 )
-
-# The searches visit all sets of columns.
-MAX_COLUMNS = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +127,8 @@ def suppress_cells(
     problem = Problem(combos, sizes, demands, _read_prices(m, weights, order))
     plan, bound = _search(problem, missing, seconds)
     cost = problem.cost(plan)
-    blanked = _blanked_cells(index, m, plan)
+    masks = row_masks(plan, index, sizes)
+    blanked = (masks[:, None] >> np.arange(m) & 1).astype(np.bool_)
     released = np.where(blanked, np.int32(-1), codes)
     achieved, exposed = [], np.zeros(len(codes), np.bool_)
     for demand in demands:
@@ -180,18 +182,6 @@ def _round_up(problem: Problem, bound: float) -> float:
     if (problem.prices == np.rint(problem.prices)).all():
         return float(math.ceil(bound - 1e-6))
     return bound
-
-
-def _blanked_cells(index: NDArray[np.int64], m: int, plan: Plan) -> NDArray[np.bool_]:
-    """Assign a plan to rows, bool (n, m): of equal rows, the first lose cells."""
-    n_combos = int(index.max()) + 1
-    order = np.argsort(index, kind="stable")
-    next_row = np.searchsorted(index[order], np.arange(n_combos))
-    masks = np.zeros(len(index), np.int64)
-    for (combo, mask), n in sorted(plan.items()):
-        masks[order[next_row[combo] : next_row[combo] + n]] = mask
-        next_row[combo] += n
-    return (masks[:, None] >> np.arange(m) & 1).astype(np.bool_)
 
 
 def _check_codes(codes: NDArray[np.int32]) -> None:

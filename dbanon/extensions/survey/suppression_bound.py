@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from dbanon.extensions.survey.suppression_agreement import (
+    count_agreeing,
+    difference_masks,
+)
 from dbanon.methods.suppression_problem import (
     Floats,
     Integers,
     Problem,
-    count_agreeing,
-    difference_masks,
 )
 
 # The most pairs of a combination and a failing one, of a combination and a mask, and the rounds.

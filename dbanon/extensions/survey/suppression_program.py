@@ -24,14 +24,17 @@ from importlib.util import find_spec
 
 import numpy as np
 
+from dbanon.extensions.survey.suppression_agreement import (
+    count_agreeing,
+    difference_masks,
+    release_plan,
+)
 from dbanon.methods.suppression_problem import (
     Demand,
     Integers,
     Plan,
     Problem,
     blank_columns,
-    count_agreeing,
-    difference_masks,
     row_ids,
 )
 
@@ -181,7 +184,7 @@ def solve_wildcard_plan(problem: Problem, max_cost: float, deadline: float) -> P
     best_bound, seen = 0.0, set[tuple[int, int, Demand]]()
     plan: Plan | None = {}
     while plan is not None:
-        released = problem.release(plan)
+        released = release_plan(problem, plan)
         is_feasible = True
         for demand in problem.demands:
             counts = count_agreeing(released.codes, released.codes, released.sizes, demand.columns)

@@ -18,15 +18,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.extensions.survey.suppression_agreement import (
+    ReleasedRows,
+    count_agreeing,
+    difference_masks,
+    release_plan,
+)
 from dbanon.methods.suppression_problem import (
     Floats,
     Integers,
     Plan,
     Problem,
-    ReleasedRows,
     blank_columns,
-    count_agreeing,
-    difference_masks,
 )
 
 # The most donor candidates and failing rows that a greedy step compares.
@@ -123,13 +126,13 @@ def _cover(
     """
     plan = dict(plan)
     for _ in range(1 + max(demand.k for demand in problem.demands)):
-        released = problem.release(plan)
+        released = release_plan(problem, plan)
         failing = _find_failing(problem, released)
         if not len(failing.rows):
             return plan
         if not _add_donors(problem, own_masks, released, failing, plan, rng, noise):
             break
-    released = problem.release(plan)
+    released = release_plan(problem, plan)
     for row in map(int, np.unique(_find_failing(problem, released).rows)):
         combo, mask, n = (
             int(array[row]) for array in (released.combo, released.mask, released.sizes)
@@ -284,7 +287,7 @@ class _RestoreTable:
     def __init__(self, problem: Problem, plan: Plan) -> None:
         self.plan = dict(plan)
         self._problem = problem
-        released = problem.release(plan)
+        released = release_plan(problem, plan)
         self._codes, self._sizes = released.codes, released.sizes.copy()
         keys = zip(released.combo.tolist(), released.mask.tolist(), strict=True)
         self._row_of = {key: row for row, key in enumerate(keys)}

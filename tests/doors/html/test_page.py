@@ -273,6 +273,21 @@ def test_a_data_frame_has_no_ledger() -> None:
     assert "row-wise k-anonymity" in text
 
 
+def test_few_suppressed_cells_are_counted_exactly() -> None:
+    """The page also has the loss, from which their number follows."""
+    frame = pd.DataFrame({"a": [None] * 4 + [7.0] + [1.0] * 10, "b": [0] * 15})
+    _, report = dbanon.anonymize_frame(
+        frame,
+        quasi_identifiers=["a", "b"],
+        k=5,
+        method="local_suppression",
+        nulls="category",
+    )
+    assert report.suppressed_cells == {"a": 1}
+    assert report.information_loss == pytest.approx(1 / frame.size)
+    assert "values released as NULL: 1" in render_page(report)
+
+
 def test_a_release_whose_rows_are_not_k_anonymous() -> None:
     with pytest.warns(RowsNotAnonymous):
         release = make_release(
