@@ -150,6 +150,9 @@ _LAST_DESCRIBING_WORDS = frozenset(
     {"type", "kind", "status", "category", "flag", "indicator", "count", "total", "rate", "ratio",
      "share", "pct", "percent", "unit", "units"}
 )  # fmt: skip
+# With these words at its end, a name may still be that of ages or places in coarser values, as
+# ``age_category`` and ``zip3_category``.
+_LAST_WORDS_OF_VALUES = frozenset({"type", "kind", "category"})
 # A name that begins with one of these is that of a flag, or of a figure.
 _FIRST_DESCRIBING_WORDS = frozenset({"is", "has", "was", "mean", "average", "avg", "count"})
 # Names of these belong to persons: (A) covers employers.
@@ -187,14 +190,15 @@ def _find_kind_by_name(name: str) -> IdentifierKind | None:
     """Return the kind of identifiers that a name is for; None if it is for none."""
     words, lists = words_in_name(name), load_word_lists()
     name_words = split_name(name)
-    if words & AGES.words and name_words[-1] not in _LAST_DESCRIBING_WORDS:
+    if words & AGES.words and name_words[-1] not in _LAST_DESCRIBING_WORDS - _LAST_WORDS_OF_VALUES:
         return AGES
     if date_kind := _find_date_kind(name_words, words):
         return date_kind
-    if name_words and (
-        name_words[-1] in _LAST_DESCRIBING_WORDS or name_words[0] in _FIRST_DESCRIBING_WORDS
-    ):
+    if name_words and name_words[0] in _FIRST_DESCRIBING_WORDS:
         return None
+    if name_words and name_words[-1] in _LAST_DESCRIBING_WORDS:
+        may_be_place = name_words[-1] in _LAST_WORDS_OF_VALUES and bool(words & PLACES.words)
+        return PLACES if may_be_place else None
     has_number_word = bool(words & (lists["number"] | lists["joined"]))
     for kind in _KINDS_BY_WORDS:
         numbered_words = words & kind.numbered_words if has_number_word else frozenset[str]()

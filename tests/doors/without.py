@@ -76,6 +76,7 @@ OPTIONAL_PACKAGES = frozenset().union(
             "bound",
             "dp",
             "xlsx",
+            "statistics",
             "plot",
             "sklearn",
             "delta",

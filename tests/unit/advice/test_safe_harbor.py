@@ -18,9 +18,11 @@ from dbanon.data.schema import Attribute, Kind
 
 LETTERS = {
     "A": "patient_name lastName employer_name company_name mothers_maiden_name initials",
-    "B": "street city zip zip5 ZIP_CODE zip3 postal_code county birthplace lat gps_lon city_name",
+    "B": "street city zip zip5 ZIP_CODE zip3 postal_code county birthplace lat gps_lon city_name"
+    " zip3_category city_type",
     "C": "dob birth_date BirthMonth admission_date day_of_year discharged_at age patientAge"
-    " age_group age_at_death birth_year year_of_birth geburtsdatum admission_month date_of_death",
+    " age_group age_category age_at_death birth_year year_of_birth geburtsdatum admission_month"
+    " date_of_death",
     "D": "home_phone cell_no tel mobile phone_number",
     "E": "fax fax_number",
     "F": "email e_mail email_address",
@@ -40,7 +42,8 @@ LETTERS = {
 RELEASED = (
     "state region country sex race height weight diagnosis icd10 drug_name hospital_name"
     " phone_type account_balance plan_code insurer length_of_stay hours_per_week admission_year"
-    " year dosage stage number_of_devices smoker income education marital has_email is_member"
+    " year dosage stage number_of_devices smoker income education age_unit city_count marital"
+    " has_email is_member"
 )
 
 
