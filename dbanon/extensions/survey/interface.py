@@ -26,7 +26,11 @@ from dbanon.extensions.survey.read_sample import (
     read_released,
     read_table,
 )
-from dbanon.extensions.survey.record_list import require_row_key, write_record_list
+from dbanon.extensions.survey.record_list import (
+    require_row_key,
+    require_unique_keys,
+    write_record_list,
+)
 from dbanon.extensions.survey.request import DEFAULT_SUDA_SECONDS, RiskRequest
 from dbanon.extensions.survey.risk_comparison import RiskComparison, compare_samples
 from dbanon.extensions.survey.sample_risk import SampleRisk
@@ -167,6 +171,7 @@ def disclosure_risk(
     ------
     TooFewRecords : the table has no rows.
     OutputExists : the file for the list of records or for the report exists.
+    DuplicateKeys : the key does not identify each row of the list of records.
     DbanonError : an option is not allowed, or the table cannot be read.
     """
     is_in_memory = is_table_in_memory(data)
@@ -213,6 +218,8 @@ def disclosure_risk(
                 needs_positions=list_path is not None and not request.key,
                 has_released_table=isinstance(released, str),
             )
+        if list_path is not None:
+            require_unique_keys(tables.sample)
         result, record_risks = _measure(
             _with_released_frame(tables, released, request),
             request,
