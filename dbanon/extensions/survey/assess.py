@@ -51,6 +51,9 @@ from dbanon.extensions.survey.sample_risk import (
 from dbanon.extensions.survey.suda import SudaRisk, measure_suda
 from dbanon.measures.figure import Tick, ignore_progress
 
+# Larger numbers of persons are not exact as float64.
+_MAX_PERSONS = 2**53
+
 
 @dataclass(frozen=True, eq=False)
 class Sample:
@@ -123,13 +126,14 @@ def assess_sample(
     Raises
     ------
     TooFewRecords : there are no records.
-    InvalidParameter : a weight is not a number above 0, or two-way interactions have too many
-        cells.
+    InvalidParameter : a weight is not a number above 0, the population is too large to be counted,
+        or two-way interactions have too many cells.
     """
     codes, n = sample.codes, len(sample.codes)
     if not n:
         raise TooFewRecords(f"{sample.source} has no rows.")
     require_codes(codes)
+    _require_countable_population(sample, request)
     assessment = _Assessment(sample, request)
     frequencies, risks = assessment.measure(list(range(codes.shape[1])))
     tick(0.2)
@@ -260,7 +264,7 @@ class _Assessment:
         presence = measure_presence(
             self._sample.codes,
             self._sample.population,
-            self._sample.population_counts,
+            self.k_map,
             missing=self._missing,
         )
         threshold = self._request.threshold
@@ -336,8 +340,36 @@ def require_positive_weights(weights: Floats, is_valid: NDArray[np.bool_], name:
         )
 
 
+def _require_countable_population(sample: Sample, request: RiskRequest) -> None:
+    """Check that the persons of the population can be counted without rounding.
+
+    Raises
+    ------
+    InvalidParameter : the population is too large.
+    """
+    fraction = request.sampling_fraction
+    # Sums and quotients that overflow are infinite.
+    with np.errstate(over="ignore"):
+        sizes = {
+            "The weights stand for": None if sample.weights is None else sample.weights.sum(),
+            "The rows of the population table stand for": None
+            if sample.population_counts is None
+            else sample.population_counts.sum(),
+            "The sampling fraction gives": None
+            if fraction is None
+            else len(sample.codes) / fraction,
+        }
+    for subject, size in sizes.items():
+        if size is not None and size > _MAX_PERSONS:
+            raise InvalidParameter(
+                f"{subject} more than {_MAX_PERSONS} persons.",
+                hint="Give numbers of persons (`weight`, `population_count`), or the share of them"
+                " that is in the sample (`sampling_fraction`).",
+            )
+
+
 def _select_columns(codes: Codes, columns: list[int]) -> Codes:
-    """Select columns of codes; without any, all records are alike: int32 (n, 1) of zeros."""
+    """Select columns of codes; without any, all records match: int32 (n, 1) of zeros."""
     return (
         np.ascontiguousarray(codes[:, columns]) if columns else np.zeros((len(codes), 1), np.int32)
     )
