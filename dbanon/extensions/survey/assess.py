@@ -155,7 +155,7 @@ def assess_sample(
         quasi_identifiers=request.quasi_identifiers,
         basis=assessment.basis,
         missing=request.missing,
-        incomplete=int((codes == MISSING_CODE).any(axis=1).sum()),
+        incomplete=assessment.incomplete,
         population_size=assessment.population_size,
         sample_uniques=int((frequencies.sample == 1).sum()),
         classes=len(assessment.class_sizes),
@@ -185,6 +185,7 @@ class _Assessment:
     ----------
     basis : what the individual risk is computed from, see ``SampleRisk``.
     population_size : number of persons in the population; None if it is not known.
+    incomplete : number of records with NULL in a quasi-identifier.
     class_sizes : int64 (c,), number of records with each combination of values.
     k_map : number of persons that match each record; None without a population table.
     """
@@ -192,6 +193,7 @@ class _Assessment:
     def __init__(self, sample: Sample, request: RiskRequest) -> None:
         self._sample, self._request = sample, request
         self._missing: Missing = "wildcard" if request.missing == "wildcard" else "category"
+        self.incomplete = int((sample.codes == MISSING_CODE).any(axis=1).sum())
         self.class_sizes = count_class_sizes(sample.codes)
         self.k_map: KMap | None = None
         if sample.population is not None:
@@ -283,13 +285,12 @@ class _Assessment:
         """Say what limits the figures."""
         notes = []
         n = len(self._sample.codes)
-        incomplete = int((self._sample.codes == MISSING_CODE).any(axis=1).sum())
-        if incomplete:
+        if self.incomplete:
             is_wildcard = self._missing == "wildcard"
             meaning = "equals every value" if is_wildcard else "is a value of its own"
             notes.append(
-                f"{pluralize(incomplete, 'record')} with NULL: it {meaning}; in combinations and"
-                " for unique persons it is a value of its own, and SUDA leaves it out"
+                f"{pluralize(self.incomplete, 'record')} with NULL: it {meaning}; in combinations"
+                " and for unique persons it is a value of its own, and SUDA leaves it out"
             )
         for name, column in zip(self._request.quasi_identifiers, self._sample.codes.T, strict=True):
             if n > 1 and len(np.unique(column)) == n:
