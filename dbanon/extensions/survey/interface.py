@@ -218,8 +218,6 @@ def disclosure_risk(
                 needs_positions=list_path is not None and not request.key,
                 has_released_table=isinstance(released, str),
             )
-        if list_path is not None:
-            require_unique_keys(tables.sample)
         result, record_risks = _measure(
             _with_released_frame(tables, released, request),
             request,
@@ -257,7 +255,14 @@ def _write_files(
 def _measure(
     tables: _Tables, request: RiskRequest, *, with_records: bool, tick: Tick
 ) -> tuple[SampleRisk | RiskComparison, RecordRisks]:
-    """Measure the risk of a sample, next to that of its release if there is one."""
+    """Measure the risk of a sample, next to that of its release if there is one.
+
+    Parameters
+    ----------
+    with_records : whether to measure what the list of records shows, whose key must be unique.
+    """
+    if with_records:
+        require_unique_keys(tables.sample)
     sample = code_sample(tables.sample, tables.population)
     if tables.released is None:
         return assess_sample(sample, request, with_records=with_records, tick=tick)
