@@ -74,6 +74,11 @@ SURVEYS = (
         [risk(FRAME[FRAME.id >= 3], weight="size")],
     ),
     Steps(
+        "Give numbers of persons (`weight`",
+        risk(FRAME.assign(size=1e308), weight="size"),
+        [risk(weight="size"), risk(sampling_fraction=0.1)],
+    ),
+    Steps(
         "Name a column of numbers, or cast",
         risk(FRAME.assign(size=FRAME["size"].astype(str)), weight="size"),
         [

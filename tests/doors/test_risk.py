@@ -21,6 +21,7 @@ from click.testing import CliRunner
 import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.errors import (
+    DuplicateKeys,
     InvalidParameter,
     OutputExists,
     TooFewRecords,
@@ -241,7 +242,7 @@ def test_the_list_names_each_record_with_its_risk(tmp_path: Path) -> None:
     assert list(lines[0]) == [
         "pid",
         "risk",
-        "records_alike",
+        "matching_records",
         "household_risk",
         "columns",
         "suda",
@@ -255,7 +256,7 @@ def test_the_list_names_each_record_with_its_risk(tmp_path: Path) -> None:
     household_risks = [float(line["household_risk"]) for line in lines]
     assert household_risks == sorted(household_risks, reverse=True)
     [rare] = [line for line in lines if line["pid"] == str(SURVEY.pid.iloc[-1])]
-    assert rare["records_alike"] == "1"
+    assert rare["matching_records"] == "1"
     # Any of its values suffices, so that leaving out one column changes nothing.
     assert rare["columns"] == ""
     assert sorted(rare["suda_columns"].split(", ")) == ["age", "region", "sex"]
@@ -284,6 +285,28 @@ def test_an_existing_file_is_never_written_over(tmp_path: Path) -> None:
     with pytest.raises(OutputExists):
         dbanon.disclosure_risk(SURVEY, **NAMED, records=link)
     assert not (tmp_path / "nothing.csv").exists()
+
+
+def test_a_spreadsheet_does_not_run_the_list(tmp_path: Path) -> None:
+    path = tmp_path / "records.csv"
+    frame = pd.DataFrame({"=1+1": ["a", "b"], "@id": ["=2+2", "x;=3+3"], "n": [-5, 5]})
+    dbanon.disclosure_risk(frame, quasi_identifiers=["=1+1"], key=["@id", "n"], records=path)
+    lines = read_list(path)
+    assert [(line["'@id"], line["n"]) for line in lines] == [("'=2+2", "-5"), ("x;'=3+3", "5")]
+    assert [line["columns"] for line in lines] == ["'=1+1", "'=1+1"]
+
+
+@pytest.mark.parametrize("keys", [[1, 1, 2], [1, None, 2]])
+def test_the_key_of_the_list_identifies_each_row(keys: list[Any], tmp_path: Path) -> None:
+    path = tmp_path / "records.csv"
+    frame = pd.DataFrame({"a": [7, 8, 9], "id": keys})
+    with pytest.raises(DuplicateKeys):
+        dbanon.disclosure_risk(frame, quasi_identifiers=["a"], key=["id"], records=path)
+    assert not path.exists()
+    # Neither value identifies a row by itself.
+    frame = frame.assign(id=[1, 1, 2])
+    dbanon.disclosure_risk(frame, quasi_identifiers=["a"], key=["id", "a"], records=path)
+    assert len(read_list(path)) == 3
 
 
 def test_a_call_that_fails_leaves_no_list(tmp_path: Path) -> None:
@@ -320,6 +343,13 @@ def test_a_call_that_fails_leaves_no_list(tmp_path: Path) -> None:
         (SURVEY[:0], {}, TooFewRecords),
         (SURVEY.assign(w=[None, *[1.0] * (N - 1)]), {"weight": "w"}, InvalidParameter),
         (SURVEY.assign(w=[np.inf, *[1.0] * (N - 1)]), {"weight": "w"}, dbanon.DbanonError),
+        (SURVEY.assign(w=1e308), {"weight": "w"}, InvalidParameter),
+        (SURVEY, {"sampling_fraction": 5e-324}, InvalidParameter),
+        (
+            SURVEY,
+            {"population": SURVEY.assign(n=1e17), "population_count": "n"},
+            InvalidParameter,
+        ),
     ],
 )
 def test_wrong_options_are_refused(
@@ -328,6 +358,7 @@ def test_wrong_options_are_refused(
     with pytest.raises(error) as raised:
         dbanon.disclosure_risk(frame, **(NAMED | options))
     assert "qzrare" not in str(raised.value)
+    assert "population_size" not in str(raised.value)
 
 
 # --- the command ---------------------------------------------------------------------------------
@@ -386,7 +417,7 @@ def test_the_risk_of_the_survey_is_that_of_sdcmicro(tmp_path: Path) -> None:
     with gzip.open(folder / "testdata_risk7.csv.gz", "rt") as file:
         for row, expected in enumerate(csv.DictReader(file)):
             line = lines[row]
-            assert int(line["records_alike"]) == int(expected["fk"])
+            assert int(line["matching_records"]) == int(expected["fk"])
             assert float(line["risk"]) == pytest.approx(float(expected["risk"]), abs=1e-9)
             household_risk = float(line["household_risk"])
             assert household_risk == pytest.approx(float(expected["hier_risk"]), abs=1e-9)

@@ -48,7 +48,7 @@ def test_the_sample_has_the_figures_it_has_alone(options: dict[str, Any]) -> Non
     assert compare(**options).before == alone
 
 
-def test_records_with_the_same_released_values_are_alike() -> None:
+def test_records_with_the_same_released_values_match() -> None:
     result = compare()
     sizes = Counter(RELEASED[KEYS].itertuples(index=False, name=None))
     smallest = min(sizes.values())
@@ -58,7 +58,7 @@ def test_records_with_the_same_released_values_are_alike() -> None:
     assert result.after.prosecutor.highest == 1 / smallest <= 1 / 4
     assert result.before.prosecutor.highest == 1
     assert (result.before.basis, result.after.basis) == ("census", "census")
-    assert f"the rarest record is like {smallest}, itself included" in str(result)
+    assert f"the rarest record matches {smallest} records, itself included" in str(result)
 
 
 @pytest.mark.parametrize("missing", ["category", "wildcard"])

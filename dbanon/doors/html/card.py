@@ -123,7 +123,7 @@ def _render_analyses(result: AnalysisComparison) -> str:
     ]
     return wrap_card(
         "analyses",
-        render_paragraph("warning", f"{result.note[0].upper()}{result.note[1:]}."),
+        render_paragraph("warning", to_sentence(result.note)),
         render_figures(rows),
         render_table(header, result.table_rows()),
     )
@@ -249,6 +249,11 @@ def render_figures(rows: Iterable[tuple[str, str, str]]) -> str:
         for label, value, detail in rows
     )
     return f'<dl class="figures">{items}</dl>'
+
+
+def to_sentence(note: str) -> str:
+    """Capitalize a note, and end it with a full stop."""
+    return f"{note[0].upper()}{note[1:]}."
 
 
 def render_pairs(pairs: Iterable[tuple[str, str]]) -> str:

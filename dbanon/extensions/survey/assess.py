@@ -51,6 +51,9 @@ from dbanon.extensions.survey.sample_risk import (
 from dbanon.extensions.survey.suda import SudaRisk, measure_suda
 from dbanon.measures.figure import Tick, ignore_progress
 
+# Larger numbers of persons are not exact as float64.
+_MAX_PERSONS = 2**53
+
 
 @dataclass(frozen=True, eq=False)
 class Sample:
@@ -123,13 +126,14 @@ def assess_sample(
     Raises
     ------
     TooFewRecords : there are no records.
-    InvalidParameter : a weight is not a number above 0, or two-way interactions have too many
-        cells.
+    InvalidParameter : a weight is not a number above 0, the population is too large to be counted,
+        or two-way interactions have too many cells.
     """
     codes, n = sample.codes, len(sample.codes)
     if not n:
         raise TooFewRecords(f"{sample.source} has no rows.")
     require_codes(codes)
+    _require_countable_population(sample, request)
     assessment = _Assessment(sample, request)
     frequencies, risks = assessment.measure(list(range(codes.shape[1])))
     tick(0.2)
@@ -151,7 +155,7 @@ def assess_sample(
         quasi_identifiers=request.quasi_identifiers,
         basis=assessment.basis,
         missing=request.missing,
-        incomplete=int((codes == MISSING_CODE).any(axis=1).sum()),
+        incomplete=assessment.incomplete,
         population_size=assessment.population_size,
         sample_uniques=int((frequencies.sample == 1).sum()),
         classes=len(assessment.class_sizes),
@@ -181,6 +185,7 @@ class _Assessment:
     ----------
     basis : what the individual risk is computed from, see ``SampleRisk``.
     population_size : number of persons in the population; None if it is not known.
+    incomplete : number of records with NULL in a quasi-identifier.
     class_sizes : int64 (c,), number of records with each combination of values.
     k_map : number of persons that match each record; None without a population table.
     """
@@ -188,6 +193,7 @@ class _Assessment:
     def __init__(self, sample: Sample, request: RiskRequest) -> None:
         self._sample, self._request = sample, request
         self._missing: Missing = "wildcard" if request.missing == "wildcard" else "category"
+        self.incomplete = int((sample.codes == MISSING_CODE).any(axis=1).sum())
         self.class_sizes = count_class_sizes(sample.codes)
         self.k_map: KMap | None = None
         if sample.population is not None:
@@ -260,7 +266,7 @@ class _Assessment:
         presence = measure_presence(
             self._sample.codes,
             self._sample.population,
-            self._sample.population_counts,
+            self.k_map,
             missing=self._missing,
         )
         threshold = self._request.threshold
@@ -279,13 +285,12 @@ class _Assessment:
         """Say what limits the figures."""
         notes = []
         n = len(self._sample.codes)
-        incomplete = int((self._sample.codes == MISSING_CODE).any(axis=1).sum())
-        if incomplete:
+        if self.incomplete:
             is_wildcard = self._missing == "wildcard"
             meaning = "equals every value" if is_wildcard else "is a value of its own"
             notes.append(
-                f"{pluralize(incomplete, 'record')} with NULL: it {meaning}; in combinations and"
-                " for unique persons it is a value of its own, and SUDA leaves it out"
+                f"{pluralize(self.incomplete, 'record')} with NULL: it {meaning}; in combinations"
+                " and for unique persons it is a value of its own, and SUDA leaves it out"
             )
         for name, column in zip(self._request.quasi_identifiers, self._sample.codes.T, strict=True):
             if n > 1 and len(np.unique(column)) == n:
@@ -336,8 +341,36 @@ def require_positive_weights(weights: Floats, is_valid: NDArray[np.bool_], name:
         )
 
 
+def _require_countable_population(sample: Sample, request: RiskRequest) -> None:
+    """Check that the persons of the population can be counted without rounding.
+
+    Raises
+    ------
+    InvalidParameter : the population is too large.
+    """
+    fraction = request.sampling_fraction
+    # Sums and quotients that overflow are infinite.
+    with np.errstate(over="ignore"):
+        sizes = {
+            "The weights stand for": None if sample.weights is None else sample.weights.sum(),
+            "The rows of the population table stand for": None
+            if sample.population_counts is None
+            else sample.population_counts.sum(),
+            "The sampling fraction gives": None
+            if fraction is None
+            else len(sample.codes) / fraction,
+        }
+    for subject, size in sizes.items():
+        if size is not None and size > _MAX_PERSONS:
+            raise InvalidParameter(
+                f"{subject} more than {_MAX_PERSONS} persons.",
+                hint="Give numbers of persons (`weight`, `population_count`), or the share of them"
+                " that is in the sample (`sampling_fraction`).",
+            )
+
+
 def _select_columns(codes: Codes, columns: list[int]) -> Codes:
-    """Select columns of codes; without any, all records are alike: int32 (n, 1) of zeros."""
+    """Select columns of codes; without any, all records match: int32 (n, 1) of zeros."""
     return (
         np.ascontiguousarray(codes[:, columns]) if columns else np.zeros((len(codes), 1), np.int32)
     )

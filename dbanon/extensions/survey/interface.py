@@ -26,7 +26,11 @@ from dbanon.extensions.survey.read_sample import (
     read_released,
     read_table,
 )
-from dbanon.extensions.survey.record_list import require_row_key, write_record_list
+from dbanon.extensions.survey.record_list import (
+    require_row_key,
+    require_unique_keys,
+    write_record_list,
+)
 from dbanon.extensions.survey.request import DEFAULT_SUDA_SECONDS, RiskRequest
 from dbanon.extensions.survey.risk_comparison import RiskComparison, compare_samples
 from dbanon.extensions.survey.sample_risk import SampleRisk
@@ -167,6 +171,7 @@ def disclosure_risk(
     ------
     TooFewRecords : the table has no rows.
     OutputExists : the file for the list of records or for the report exists.
+    DuplicateKeys : the key does not identify each row of the list of records.
     DbanonError : an option is not allowed, or the table cannot be read.
     """
     is_in_memory = is_table_in_memory(data)
@@ -250,7 +255,14 @@ def _write_files(
 def _measure(
     tables: _Tables, request: RiskRequest, *, with_records: bool, tick: Tick
 ) -> tuple[SampleRisk | RiskComparison, RecordRisks]:
-    """Measure the risk of a sample, next to that of its release if there is one."""
+    """Measure the risk of a sample, next to that of its release if there is one.
+
+    Parameters
+    ----------
+    with_records : whether to measure what the list of records shows, whose key must be unique.
+    """
+    if with_records:
+        require_unique_keys(tables.sample)
     sample = code_sample(tables.sample, tables.population)
     if tables.released is None:
         return assess_sample(sample, request, with_records=with_records, tick=tick)

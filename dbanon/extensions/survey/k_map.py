@@ -111,29 +111,16 @@ def measure_k_map(
 
 
 def measure_presence(
-    sample: Codes,
-    population: Codes,
-    counts: Floats | None = None,
-    *,
-    missing: Missing = "wildcard",
+    sample: Codes, population: Codes, k_map: KMap, *, missing: Missing = "wildcard"
 ) -> Presence:
     """Compute for each person in the population the probability of being in the sample.
 
     Parameters
     ----------
-    sample : int32 (n, m), the codes of the sample's keys, from 0; -1 if missing. Records without
-        a match are left out.
-    population : int32 (N, m), the same keys of the population, with the same codes.
-    counts : float64 (N,), number of persons that each row of the population stands for, above 0;
-        None if each row is a person.
-    missing : whether a missing code matches every code or only another missing one.
-
-    Raises
-    ------
-    InvalidParameter : an argument has the wrong type, shape or range.
-    TooFewRecords : a table has no rows.
+    sample, population, missing : as in ``measure_k_map``. Records without a match are left out.
+    k_map : the numbers of persons that it counted for them.
     """
-    frequencies = measure_k_map(sample, population, counts, missing=missing).frequencies
+    frequencies = k_map.frequencies
     shares = np.where(frequencies > 0, 1 / np.maximum(frequencies, 1), 0.0)
     sums = sum_over_matches(population, sample, shares[:, None], missing=missing)
     return Presence(np.minimum(sums[:, 0], 1.0))

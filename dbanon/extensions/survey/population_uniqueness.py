@@ -120,12 +120,11 @@ def estimate_by_zayatz(class_sizes: Ints, population_size: float) -> float:
 
     Parameters
     ----------
-    class_sizes : int64 (c,), number of records in each class of the sample, 1 or more.
-    population_size : number of persons in the population, N, at least the number of records.
+    class_sizes, population_size : as in ``estimate_population_uniques``.
 
     Raises
     ------
-    InvalidParameter : an argument has the wrong type, shape or range.
+    InvalidParameter : as ``estimate_population_uniques``.
     """
     counts = _count_sizes(class_sizes, population_size)
     if not counts[1]:
@@ -147,12 +146,11 @@ def estimate_by_pitman(class_sizes: Ints, population_size: float) -> float | Non
 
     Parameters
     ----------
-    class_sizes : int64 (c,), number of records in each class of the sample, 1 or more.
-    population_size : number of persons in the population, at least the number of records.
+    class_sizes, population_size : as in ``estimate_population_uniques``.
 
     Raises
     ------
-    InvalidParameter : an argument has the wrong type, shape or range.
+    InvalidParameter : as ``estimate_population_uniques``.
     """
     counts = _count_sizes(class_sizes, population_size)
     if not counts[1]:
@@ -274,12 +272,11 @@ def estimate_by_slide_negative_binomial(class_sizes: Ints, population_size: floa
 
     Parameters
     ----------
-    class_sizes : int64 (c,), number of records in each class of the sample, 1 or more.
-    population_size : number of persons in the population, at least the number of records.
+    class_sizes, population_size : as in ``estimate_population_uniques``.
 
     Raises
     ------
-    InvalidParameter : an argument has the wrong type, shape or range.
+    InvalidParameter : as ``estimate_population_uniques``.
     """
     counts = _count_sizes(class_sizes, population_size)
     ones, twos = int(counts[1]), int(counts[2])

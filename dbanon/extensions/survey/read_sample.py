@@ -37,8 +37,8 @@ class SampleTable:
     is_number : for each of them, whether its texts are those of numbers.
     weights : float64 (n,); None if the request names no weight.
     household : the column of households; None if the request names none.
-    row_keys : the columns of the row key by name. Without a key in the request, the numbers by
-        which the store addresses the rows, under the name ``row``.
+    row_keys : the columns of the row key by name; empty if the request names no key.
+    positions : int64 (n,), the numbers by which the store addresses the rows.
     """
 
     name: str
@@ -111,7 +111,7 @@ def read_table(
         is_number=tuple(name in nominal_names for name in request.quasi_identifiers),
         weights=_read_weights(microdata, request.weight),
         household=None if request.household is None else coded_columns[request.household],
-        row_keys={name: coded_columns[name] for name in request.key if name in coded_columns},
+        row_keys={name: coded_columns[name] for name in request.key},
         positions=microdata.keys[:, 0],
     )
 
@@ -243,7 +243,7 @@ def require_weight_type(attribute: Attribute) -> None:
 
 
 def code_sample(table: SampleTable, population: SampleTable | None = None) -> Sample:
-    """Number the values of a sample, and those of a population table alike.
+    """Code the values of a sample, and those of a population table with the same codes.
 
     Equal numbers have equal codes, however they are written.
     """
@@ -253,7 +253,7 @@ def code_sample(table: SampleTable, population: SampleTable | None = None) -> Sa
         columns = [each.columns[position] for each in tables]
         is_number = all(each.is_number[position] for each in tables)
         for table_codes, column_codes in zip(
-            codes, _number_alike(columns, is_number=is_number), strict=True
+            codes, _code_values(columns, is_number=is_number), strict=True
         ):
             table_codes.append(column_codes)
     return Sample(
@@ -266,17 +266,17 @@ def code_sample(table: SampleTable, population: SampleTable | None = None) -> Sa
     )
 
 
-def _number_alike(columns: Sequence[CodedColumn], *, is_number: bool) -> list[NDArray[np.int32]]:
-    """Number the values of columns so that equal values have equal numbers, int32 (n,) each."""
-    number_of_value: dict[object, int] = {}
+def _code_values(columns: Sequence[CodedColumn], *, is_number: bool) -> list[NDArray[np.int32]]:
+    """Code the values of several columns, int32 (n,) each: equal values have equal codes."""
+    code_of_value: dict[object, int] = {}
     results = []
     for column in columns:
         # The last element is for NULL, whose code is -1.
-        numbers = np.full(len(column.values) + 1, MISSING_CODE, np.int32)
+        new_codes = np.full(len(column.values) + 1, MISSING_CODE, np.int32)
         for code, text in enumerate(column.values):
             value = _to_number(text) if is_number else text
-            numbers[code] = number_of_value.setdefault(value, len(number_of_value))
-        results.append(numbers[column.codes])
+            new_codes[code] = code_of_value.setdefault(value, len(code_of_value))
+        results.append(new_codes[column.codes])
     return results
 
 

@@ -1,7 +1,7 @@
 """The disclosure risk of a sample, next to that of a release of it.
 
-Both are measured alike, each by its own values. The figures are for whoever is responsible for the
-data, and not for publication.
+Both have the same measures, each of its own values. The figures are for whoever is responsible for
+the data, and not for publication.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RiskComparison(LabelledText):
     Parameters
     ----------
     before : the risk of the sample.
-    after : the risk of the release. Records with the same released values are alike.
+    after : the risk of the release. Records match if their released values are equal.
     notes : what the figures of the release mean.
     """
 
@@ -187,12 +187,13 @@ def _list_notes(
     """Say what the figures of a release mean."""
     smallest_class = round(1 / after.prosecutor.highest)
     yield (
-        "after, records are alike if they have the same released values. An interval and a label"
+        "after, records match if they have the same released values. An interval and a label"
         " are values of their own"
         + (", and NULL equals every value" if after.missing == "wildcard" else ", and so is NULL")
     )
     yield (
-        f"in the release, the rarest record is like {smallest_class}, itself included."
+        f"in the release, the rarest record matches {pluralize(smallest_class, 'record')}, itself"
+        " included."
         " If classes have k records or more, the prosecutor's risk is at most 1/k by these columns."
         " What the records of a class have in common is still shown, and other columns may"
         " show more"

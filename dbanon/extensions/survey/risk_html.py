@@ -99,7 +99,7 @@ def render_risk_card(view: RiskView) -> str:
         card.render_paragraph("warning", view.use),
         card.render_figures(view.headline),
         *map(_render_picture, draw_pictures(view)),
-        *(card.render_paragraph("quiet", f"{note[0].upper()}{note[1:]}.") for note in view.notes),
+        *(card.render_paragraph("quiet", card.to_sentence(note)) for note in view.notes),
         figures,
         card.render_details("In words", card.render_pairs(view.pairs)),
         title=view.title,

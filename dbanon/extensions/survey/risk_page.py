@@ -7,6 +7,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from dbanon.doors.html.card import to_sentence
 from dbanon.doors.html.page import (
     create_environment,
     report_content_security_policy,
@@ -22,7 +23,7 @@ def render_risk_page(view: RiskView) -> str:
     return template.render(
         view=view,
         pictures=draw_pictures(view),
-        notes=[f"{note[0].upper()}{note[1:]}." for note in view.notes],
+        notes=[to_sentence(note) for note in view.notes],
         measured_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         dbanon_version=version(),
         style=Markup(report_style()),

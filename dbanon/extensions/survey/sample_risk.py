@@ -127,7 +127,7 @@ class SudaSummary:
     max_size : the requested number of columns of the largest sets.
     searched_size : the number of columns of the largest sets that were searched.
     records : number of records with such a set.
-    records_by_size : number of such sets by their number of columns.
+    sets_by_size : number of such sets by their number of columns.
     highest_score : the largest SUDA score.
     highest_dis_score : the largest DIS-SUDA score, 0 to 1.
     above : number of records whose DIS-SUDA score is above the threshold.

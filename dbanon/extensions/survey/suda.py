@@ -17,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.errors import InvalidParameter
+from dbanon.extensions.survey.frequencies import MISSING_CODE, Codes, Floats
 from dbanon.kernels import Suda
 from dbanon.measures.figure import Tick, ignore_progress
 
 # Beyond, the exponent of DIS-SUDA scores is not positive: risk would fall with the score.
 MAX_KEYS = 27
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +92,7 @@ class SudaRisk:
             else "The search was limited in size"
         )
         return (
-            f"{reason}: only sets of up to {self.searched_size} of {self.n_keys} keys were"
+            f"{reason}: only sets of up to {self.searched_size} of {self.n_keys} columns were"
             f" searched. Scores are lower bounds, and DIS-SUDA scores ignore larger sets."
             f" Unique records without a set of these sizes: {self.n_unexplained}."
         )
@@ -110,7 +109,7 @@ class SudaRisk:
 
 
 def measure_suda(
-    codes: NDArray[np.int32],
+    codes: Codes,
     *,
     max_size: int | None = None,
     seconds: float | None = None,
@@ -174,7 +173,7 @@ def measure_suda(
     )
 
 
-def _count_keys(codes: NDArray[np.int32]) -> int:
+def _count_keys(codes: Codes) -> int:
     """Return the number of keys; refuse codes of another shape or kind."""
     if codes.ndim != 2 or codes.dtype != np.int32:
         raise InvalidParameter("The codes of the keys must be an int32 array of shape (n, m).")
@@ -184,12 +183,12 @@ def _count_keys(codes: NDArray[np.int32]) -> int:
             f"SUDA takes 1 to {MAX_KEYS} keys, not {n_keys}.",
             hint="Choose the keys that others are most likely to know.",
         )
-    if codes.size and codes.min() < -1:
+    if codes.size and codes.min() < MISSING_CODE:
         raise InvalidParameter("Codes must be 0 or more, or -1 where a value is missing.")
     return n_keys
 
 
-def _compact_codes(codes: NDArray[np.int32]) -> NDArray[np.int32]:
+def _compact_codes(codes: Codes) -> Codes:
     """Return C-contiguous codes below n, as the kernel needs them; missing values stay -1."""
     n = len(codes)
     if not n or codes.max() < n:
@@ -197,7 +196,7 @@ def _compact_codes(codes: NDArray[np.int32]) -> NDArray[np.int32]:
     compact = np.empty(codes.shape, np.int32)
     for key in range(codes.shape[1]):
         values, ranks = np.unique(codes[:, key], return_inverse=True)
-        compact[:, key] = ranks.reshape(n) - int(values[0] == -1)
+        compact[:, key] = ranks.reshape(n) - int(values[0] == MISSING_CODE)
     return compact
 
 

@@ -3,11 +3,12 @@
 A spreadsheet that expects another separator than the file has does not recognize the quotes around
 a text, and may split the text into several cells, each of which may be a formula. So texts are
 examined after every separator that spreadsheets use. Patterns have RE2's syntax, for Arrow and
-DuckDB.
+DuckDB; ``escape_formula`` translates them for Python.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -61,3 +62,16 @@ def escape_formulas(texts: pa.Array) -> pa.Array:
         texts, rf"([{_SEPARATORS}])({_FORMULA_AFTER_SEPARATOR})", r"\1'\2"
     )
     return pc.replace_substring_regex(after_separators, rf"^({_LEADING_FORMULA})", r"'\1")
+
+
+def escape_formula(text: str) -> str:
+    """Escape the formulas in one text as ``escape_formulas`` does, without Arrow."""
+    after_separators = re.sub(
+        _translate(rf"([{_SEPARATORS}])({_FORMULA_AFTER_SEPARATOR})"), r"\1'\2", text
+    )
+    return re.sub(_translate(rf"^({_LEADING_FORMULA})"), r"'\1", after_separators)
+
+
+def _translate(pattern: str) -> str:
+    """Translate a pattern from RE2's syntax to Python's: characters by their code."""
+    return re.sub(r"\\x\{([0-9A-F]{4})\}", r"\\u\1", pattern)

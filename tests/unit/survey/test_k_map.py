@@ -24,17 +24,17 @@ def test_both_are_those_of_all_pairs(seed, missing):
     assert (k_map.k, k_map.count_below(3)) == (sizes.min(), (sizes < 3).sum())
     shares = np.where(sizes > 0, 1 / np.maximum(sizes, 1), 0)
     expected = reference.sums_over_matches(population, sample, shares, missing)
-    presence = measure_presence(sample, population, missing=missing)
+    presence = measure_presence(sample, population, k_map, missing=missing)
     assert presence.probabilities == pytest.approx(np.minimum(expected, 1), rel=1e-12)
 
 
 def test_without_missing_codes_a_presence_is_the_share_of_the_class():
     population = np.array([[0]] * 4 + [[1]] * 2 + [[2]] * 3, np.int32)
     sample = np.array([[0], [1], [1]], np.int32)
-    presence = measure_presence(sample, population)
+    k_map = measure_k_map(sample, population)
+    presence = measure_presence(sample, population, k_map)
     assert presence.probabilities.tolist() == [0.25] * 4 + [1.0] * 2 + [0.0] * 3
     assert (presence.lowest, presence.highest) == (0.0, 1.0)
-    k_map = measure_k_map(sample, population)
     assert (k_map.k, k_map.n_unmatched) == (2, 0)
 
 
@@ -43,7 +43,7 @@ def test_records_that_match_nobody_are_counted():
     population = np.array([[0], [0]], np.int32)
     k_map = measure_k_map(sample, population)
     assert (k_map.k, k_map.n_unmatched, k_map.count_below(3)) == (0, 1, 2)
-    assert measure_presence(sample, population).probabilities.tolist() == [0.5, 0.5]
+    assert measure_presence(sample, population, k_map).probabilities.tolist() == [0.5, 0.5]
 
 
 def test_wrong_tables_are_refused():
@@ -51,6 +51,6 @@ def test_wrong_tables_are_refused():
     with pytest.raises(InvalidParameter):
         measure_k_map(sample, np.zeros((2, 1), np.int32))
     with pytest.raises(InvalidParameter):
-        measure_presence(sample, np.zeros((2, 2)))
+        measure_k_map(sample, np.zeros((2, 2)))
     with pytest.raises(TooFewRecords):
         measure_k_map(sample, sample[:0])

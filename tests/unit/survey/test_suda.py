@@ -128,7 +128,7 @@ def test_a_limit_is_described() -> None:
     by_size = measure_suda(codes, max_size=3)
     assert (by_size.searched_size, by_size.is_complete) == (3, False)
     assert limit_of(by_size).startswith(
-        "The search was limited in size: only sets of up to 3 of 6 keys were searched."
+        "The search was limited in size: only sets of up to 3 of 6 columns were searched."
     )
     assert limit_of(by_size).endswith(f": {by_size.n_unexplained}.")
     complete = measure_suda(codes)
@@ -141,7 +141,7 @@ def test_a_limit_is_described() -> None:
     assert not by_time.dis_scores.any()
     assert by_time.n_unexplained == np.count_nonzero(complete.scores)
     assert limit_of(by_time).startswith(
-        "The search ran out of time: only sets of up to 0 of 6 keys were searched."
+        "The search ran out of time: only sets of up to 0 of 6 columns were searched."
     )
     assert measure_suda(codes, seconds=3600).is_complete
 
