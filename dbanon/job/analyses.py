@@ -44,12 +44,20 @@ class Analysis:
 
     @property
     def name(self) -> str:
-        """The analysis in words."""
+        """The analysis in words, with the event: for the owner's comparison."""
+        event = "" if self.event is None else f" = {self.event}"
+        return self._describe(event)
+
+    @property
+    def name_without_values(self) -> str:
+        """The analysis in words, without the event, which is a value of the data: for errors."""
+        return self._describe("")
+
+    def _describe(self, event: str) -> str:
         by = ", ".join(self.by)
         if self.kind == TABLE:
             return f"table of {' by '.join(self.by)}"
         if self.kind == REGRESSION:
-            event = "" if self.event is None else f" = {self.event}"
             return f"{self.model} regression of {self.column}{event} on {by}"
         if self.kind == CLASSIFY:
             return f"classifier of {self.column} by {by}"
