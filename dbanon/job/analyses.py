@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final, Literal
 
 MEAN, TOTAL, QUANTILES, GINI = "mean", "total", "quantiles", "gini"
 TABLE, REGRESSION, CLASSIFY = "table", "regression", "classify"
-LINEAR, LOGISTIC = "linear", "logistic"
-REGRESSION_MODELS = (LINEAR, LOGISTIC)
+LINEAR: Final = "linear"
+LOGISTIC: Final = "logistic"
+RegressionModel = Literal["linear", "logistic"]
 
 DEFAULT_PROBABILITIES = (0.1, 0.25, 0.5, 0.75, 0.9)
 DEFAULT_FOLDS = 5
@@ -33,7 +35,7 @@ class Analysis:
     column: str | None = None
     by: tuple[str, ...] = ()
     probabilities: tuple[float, ...] = DEFAULT_PROBABILITIES
-    model: str = LINEAR
+    model: RegressionModel = LINEAR
     event: str | None = None
     folds: int = DEFAULT_FOLDS
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -135,7 +135,7 @@ class RegressionSpec(_AnalysisSpec):
 
     regression: ColumnName
     on: _Names
-    model: Literal[kinds.REGRESSION_MODELS] = kinds.LINEAR  # type: ignore[valid-type]
+    model: kinds.RegressionModel = kinds.LINEAR
     event: Annotated[Any, AfterValidator(_check_event)] = None
 
     @model_validator(mode="after")
