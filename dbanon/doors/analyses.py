@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
 
-from dbanon.data.option import find_parameter
+from dbanon.data.option import Option, Parameter, find_parameter
 from dbanon.data.schema import apply_orders
 from dbanon.errors import InvalidParameter, hints_without_views, name_missing_extras
 from dbanon.hierarchy.spec import HierarchySource, HierarchySpec, parse_all
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from dbanon.release.analysis_columns import ColumnValues
     from dbanon.release.analysis_comparison import AnalysisComparison
     from dbanon.sessions.base import OnSql
+
+_SEED = Parameter(
+    "seed", int, 0, Option("Draws the parts in which a classifier is tested.", minimum=0)
+)
 
 
 def compare_analyses(
@@ -63,9 +67,7 @@ def compare_analyses(
     ColumnNotFound, TableNotFound, InsufficientRights : a table cannot be read.
     InvalidParameter, UnsupportedType : a column does not fit its analysis, or a label is unknown.
     """
-    number: object = seed
-    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        raise InvalidParameter("seed must be a whole number, 0 or more.")
+    seed = _SEED.check(seed)
     # If pydantic or PyYAML is missing, the error names the extra that installs it.
     with name_missing_extras():
         from dbanon.doors.jobfile.analyses import read_analyses
@@ -108,8 +110,7 @@ def _compare_frames(
     """Compare the analyses of two tables in memory."""
     # Imports pandas, which databases do not need.
     from dbanon.doors.evaluate import as_frames
-    from dbanon.release.analyses import compare_analyses as compare
-    from dbanon.run.compare_analyses import build_readers, build_tree, find_bounds
+    from dbanon.run.compare_analyses import build_trees, compare_columns, find_bounds
     from dbanon.stores.frame.microdata import require_columns
 
     original_frame, released_frame = as_frames(original, released)
@@ -125,13 +126,8 @@ def _compare_frames(
         for name, parts in bounds.items()
         for part in parts
     }
-    trees = {
-        name: build_tree(tree_sources[name], column, session=None)
-        for name, column in original_columns.items()
-        if name in tree_sources
-    }
-    readers = build_readers(original_columns, released_columns, bounds, trees)
-    return compare(request, readers, len(original_frame), len(released_frame), seed=seed)
+    trees = build_trees(tree_sources, original_columns, session=None)
+    return compare_columns(request, original_columns, released_columns, bounds, trees, seed)
 
 
 def _read_original(
@@ -155,10 +151,7 @@ def _read_released(original: ColumnValues, name: str, series: pd.Series) -> Colu
     from dbanon.release.analysis_columns import ColumnValues
     from dbanon.stores.frame.microdata import attribute_of
 
-    if original.are_numbers:
-        values = ReleasedValues.of(original.attribute, series)
-        return ColumnValues(values.attribute, values.values, values.missing)
-    # Numbers in place of texts are refused when both columns are read.
-    attribute = attribute_of(name, series)
+    # Numbers in place of texts are read as numbers, and refused when both columns are paired.
+    attribute = original.attribute if original.are_numbers else attribute_of(name, series)
     values = ReleasedValues.of(attribute, series)
-    return ColumnValues(attribute, values.values, values.missing)
+    return ColumnValues(values.attribute, values.values, values.missing)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final, Literal
 
 MEAN, TOTAL, QUANTILES, GINI = "mean", "total", "quantiles", "gini"
 TABLE, REGRESSION, CLASSIFY = "table", "regression", "classify"
-LINEAR, LOGISTIC = "linear", "logistic"
-REGRESSION_MODELS = (LINEAR, LOGISTIC)
+LINEAR: Final = "linear"
+LOGISTIC: Final = "logistic"
+RegressionModel = Literal["linear", "logistic"]
 
 DEFAULT_PROBABILITIES = (0.1, 0.25, 0.5, 0.75, 0.9)
 DEFAULT_FOLDS = 5
@@ -33,7 +35,7 @@ class Analysis:
     column: str | None = None
     by: tuple[str, ...] = ()
     probabilities: tuple[float, ...] = DEFAULT_PROBABILITIES
-    model: str = LINEAR
+    model: RegressionModel = LINEAR
     event: str | None = None
     folds: int = DEFAULT_FOLDS
 
@@ -44,12 +46,20 @@ class Analysis:
 
     @property
     def name(self) -> str:
-        """The analysis in words."""
+        """The analysis in words, with the event: for the owner's comparison."""
+        event = "" if self.event is None else f" = {self.event}"
+        return self._describe(event)
+
+    @property
+    def name_without_values(self) -> str:
+        """The analysis in words, without the event, which is a value of the data: for errors."""
+        return self._describe("")
+
+    def _describe(self, event: str) -> str:
         by = ", ".join(self.by)
         if self.kind == TABLE:
             return f"table of {' by '.join(self.by)}"
         if self.kind == REGRESSION:
-            event = "" if self.event is None else f" = {self.event}"
             return f"{self.model} regression of {self.column}{event} on {by}"
         if self.kind == CLASSIFY:
             return f"classifier of {self.column} by {by}"

@@ -8,7 +8,7 @@ ledger.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -66,7 +66,8 @@ def compare_analyses(
     """
     original, released = _read_tables(request, readers, (original_rows, released_rows))
     compared = []
-    for analysis in request.analyses:
+    for requested in request.analyses:
+        analysis = _spell_event_as_category(requested, readers)
         used = original.select_rows(analysis), released.select_rows(analysis)
         estimates = (
             _compare_classifiers(analysis, *used, seed)
@@ -75,7 +76,7 @@ def compare_analyses(
         )
         compared.append(
             ComparedAnalysis(
-                name=analysis.name,
+                name=requested.name,
                 kind=analysis.kind,
                 original_rows=len(used[0].weights),
                 released_rows=len(used[1].weights),
@@ -83,6 +84,13 @@ def compare_analyses(
             )
         )
     return AnalysisComparison(original_rows, released_rows, request.weight, tuple(compared))
+
+
+def _spell_event_as_category(analysis: Analysis, readers: Mapping[str, ColumnReader]) -> Analysis:
+    """Return the analysis with its event as categories are written: 2.0 of numbers as ``2``."""
+    if analysis.event is None or analysis.column is None:
+        return analysis
+    return replace(analysis, event=readers[analysis.column].find_category(analysis.event))
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,9 +145,17 @@ def _read_tables(
         categories[0][name], categories[1][name] = readers[name].read_categories()
     weights = (np.ones(n_rows[0]), np.ones(n_rows[1]))
     if request.weight is not None:
+        if not readers[request.weight].original.are_numbers:
+            raise UnsupportedType(
+                f'The weight "{request.weight}" does not hold numbers.',
+                hint="Name a column of numbers as weight, or leave it out.",
+            )
         weights = readers[request.weight].read_numbers()
         if any((values < 0).any() for values in weights):
-            raise InvalidParameter(f'The weight "{request.weight}" is negative in some rows.')
+            raise InvalidParameter(
+                f'The weight "{request.weight}" is negative in some rows.',
+                hint="Correct these weights, or set them to NULL: such rows do not count.",
+            )
         weights = (np.nan_to_num(weights[0]), np.nan_to_num(weights[1]))
     first, second = (
         _Table(weights[i], numbers[i], categories[i], request.nominal) for i in range(2)
@@ -201,7 +217,7 @@ def _compare_groups(
     label_lists = [original.categories[name].labels for name in analysis.by]
     if np.prod([len(labels) for labels in label_lists]) > MAX_CATEGORIES:
         raise InvalidParameter(
-            f"The {analysis.name} has more than {MAX_CATEGORIES} groups.",
+            f"The {analysis.name_without_values} has more than {MAX_CATEGORIES} groups.",
             hint="Use columns with fewer values, or fewer columns.",
         )
     for indexes in product(*(range(len(labels)) for labels in label_lists)):
@@ -297,7 +313,8 @@ def _compare_regressions(
                 terms.append((by, index))
     if len(names) > MAX_CATEGORIES:
         raise InvalidParameter(
-            f"The {analysis.name} has {len(names)} coefficients, more than {MAX_CATEGORIES}.",
+            f"The {analysis.name_without_values} has {len(names)} coefficients, more than"
+            f" {MAX_CATEGORIES}.",
             hint="Use columns with fewer values, or fewer columns.",
         )
     event = _find_event(analysis, original) if is_logistic else None
@@ -387,10 +404,10 @@ def _compare_classifiers(
     """
     assert analysis.column is not None
     target = original.categories[analysis.column]
-    # Each original is of a single class.
-    actual = np.argmax(target.all_shares(), axis=1)
-    predictors = _build_predictors(analysis, original)
     n = len(original.weights)
+    # Each original is of a single class. Without originals, there may be no class.
+    actual = np.argmax(target.all_shares(), axis=1) if n else np.zeros(0, np.int64)
+    predictors = _build_predictors(analysis, original)
     validated = _cross_validate(predictors, target, original.weights, analysis.folds, seed)
     seen, of_release = (
         None if classifier is None or not n else classifier.predict(predictors)

@@ -8,7 +8,8 @@ covers, with equal shares. NULL, ``*`` and the root of a hierarchy say nothing: 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -16,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.array_types import AnyArray
+from dbanon.data.chunks import non_finite_error
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
-from dbanon.errors import InvalidParameter, NonFiniteValue, UnsupportedType
+from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.hierarchy.leaves import ANY
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures.analyses.columns import CategoryColumn
@@ -42,11 +44,21 @@ class ColumnValues:
     attribute : name, kind and order of the values.
     values : float64 (n,), or object (n,) of texts; arbitrary where missing.
     missing : bool (n,), which values are NULL.
+
+    Raises
+    ------
+    NonFiniteValue : a value is NaN or infinite.
     """
 
     attribute: Attribute
     values: AnyArray
     missing: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        if self.are_numbers:
+            n_non_finite = int((~np.isfinite(self.values) & ~self.missing).sum())
+            if n_non_finite:
+                raise non_finite_error(self.attribute, n_non_finite, len(self.values))
 
     @property
     def are_numbers(self) -> bool:
@@ -97,9 +109,6 @@ class ColumnReader:
                 f'Column "{name}" is of text in the original, and of numbers in the release.',
                 hint="Give the released column the type of the original, or make it text.",
             )
-        for column in (self.original, self.released):
-            if column.are_numbers and not np.isfinite(column.values[~column.missing]).all():
-                raise NonFiniteValue(f'Column "{name}" holds NaN or infinity.')
 
     def read_numbers(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the originals and the released values as numbers, NaN where missing.
@@ -170,14 +179,18 @@ class ColumnReader:
         return [self.tree.labels[leaf] for leaf in self.tree.leaves[first : last + 1]]
 
     def _parse_leaf(self, leaf: str) -> float:
-        """Return the number of a leaf; raises InvalidParameter if it is none."""
+        """Return the number of a leaf; raises InvalidParameter if it is none, or not finite."""
         try:
-            return float(leaf)
+            number = float(leaf)
         except ValueError:
+            number = np.nan
+        if not np.isfinite(number):
             raise InvalidParameter(
                 f'Column "{self.original.attribute.name}" holds numbers, and its hierarchy has'
-                " leaves that are none."
-            ) from None
+                " leaves that are none.",
+                hint="Name a hierarchy whose leaves are the numbers of the column: `hierarchies`.",
+            )
+        return number
 
     def read_categories(self) -> tuple[CategoryColumn, CategoryColumn]:
         """Return the originals and the released values as shares of common categories.
@@ -189,6 +202,8 @@ class ColumnReader:
         InvalidParameter : a released label is unknown, or there are too many categories.
         """
         original_values, original_codes = self.original.distinct()
+        # Before the released labels are read, each of which is compared with these categories.
+        self._require_few(len(original_values))
         original_labels = self._label_values(original_values)
         released_values, released_codes = self.released.distinct()
         if self.released.are_numbers:
@@ -196,16 +211,27 @@ class ColumnReader:
         else:
             covered = self._find_covered(released_values.tolist(), original_labels)
         labels = self._order_labels({*original_labels, *(x for each in covered for x in each)})
-        if len(labels) > MAX_CATEGORIES:
-            raise InvalidParameter(
-                f'Column "{self.original.attribute.name}" has {len(labels)} values, more than the'
-                f" {MAX_CATEGORIES} that groups, tables and classes can have.",
-                hint="Use a column with fewer values: make it of this one before the release.",
-            )
+        self._require_few(len(labels))
         return (
             self._build_column(labels, [[label] for label in original_labels], original_codes),
             self._build_column(labels, covered, released_codes),
         )
+
+    def _require_few(self, n_categories: int) -> None:
+        """Refuse a column with more than ``MAX_CATEGORIES``."""
+        if n_categories > MAX_CATEGORIES:
+            raise InvalidParameter(
+                f'Column "{self.original.attribute.name}" has {n_categories} values, more than the'
+                f" {MAX_CATEGORIES} that groups, tables and classes can have.",
+                hint="Use a column with fewer values: make it of this one before the release.",
+            )
+
+    def find_category(self, value: str) -> str:
+        """Return the category of a value that a user wrote, such as ``2`` for 2.0 of numbers."""
+        if self.original.are_numbers:
+            with suppress(ValueError, OverflowError):
+                return _format_number(float(value))
+        return value
 
     def _label_values(self, values: AnyArray) -> list[str]:
         """Return the categories of distinct values: numbers as short texts, texts as they are."""
@@ -255,8 +281,7 @@ class ColumnReader:
         """Sort categories: numbers by size, texts by the column's order or by code point."""
         if self.original.are_numbers:
             return tuple(sorted(labels, key=float))
-        rank_of = {label: rank for rank, label in enumerate(self.original.attribute.order)}
-        return tuple(sorted(labels, key=lambda label: (rank_of.get(label, len(rank_of)), label)))
+        return tuple(_sort_texts(labels, self.original.attribute))
 
     def _build_column(
         self,
@@ -285,8 +310,13 @@ def format_values(column: ColumnValues) -> list[str]:
     values = column.distinct()[0].tolist()
     if column.are_numbers:
         return [_format_number(value) for value in values]
-    rank_of = {label: rank for rank, label in enumerate(column.attribute.order)}
-    return sorted(values, key=lambda label: (rank_of.get(label, len(rank_of)), label))
+    return _sort_texts(values, column.attribute)
+
+
+def _sort_texts(texts: Iterable[str], attribute: Attribute) -> list[str]:
+    """Sort texts by the column's order, and those that are not in it by code point."""
+    rank_of = {text: rank for rank, text in enumerate(attribute.order)}
+    return sorted(texts, key=lambda text: (rank_of.get(text, len(rank_of)), text))
 
 
 def join_bounds(name: str, low: ColumnValues, high: ColumnValues) -> ColumnValues:

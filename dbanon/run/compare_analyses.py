@@ -71,16 +71,8 @@ def compare_relations(
         released_columns = _read_columns(
             session, release, [part for parts in bounds.values() for part in parts], {}
         )
-        trees = {
-            name: build_tree(tree_sources[name], column, session)
-            for name, column in original_columns.items()
-            if name in tree_sources
-        }
-    n_rows = [
-        len(next(iter(columns.values())).values) for columns in (original_columns, released_columns)
-    ]
-    readers = build_readers(original_columns, released_columns, bounds, trees)
-    return compare_analyses(request, readers, n_rows[0], n_rows[1], seed=seed)
+        trees = build_trees(tree_sources, original_columns, session)
+    return compare_columns(request, original_columns, released_columns, bounds, trees, seed)
 
 
 def find_bounds(names: Sequence[str], released_names: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -93,35 +85,54 @@ def find_bounds(names: Sequence[str], released_names: Sequence[str]) -> dict[str
     return released_parts
 
 
-def build_readers(
+def compare_columns(
+    request: AnalysisRequest,
     original_columns: Mapping[str, ColumnValues],
     released_columns: Mapping[str, ColumnValues],
     bounds: Mapping[str, Sequence[str]],
     trees: Mapping[str, Hierarchy],
-) -> dict[str, ColumnReader]:
-    """Pair each column of the originals with that of the release.
+    seed: int,
+) -> AnalysisComparison:
+    """Pair each column of the originals with that of the release, and compare the analyses.
 
     Parameters
     ----------
     bounds : by column, the names of its released columns, as ``find_bounds`` returns them.
+    seed : as in ``release.analyses.compare_analyses``.
     """
     readers = {}
     for name, column in original_columns.items():
         parts = [released_columns[part] for part in bounds[name]]
         released = join_bounds(name, parts[0], parts[1]) if len(parts) == 2 else parts[0]
         readers[name] = ColumnReader(column, released, trees.get(name))
-    return readers
+    original_rows, released_rows = (
+        len(next(iter(columns.values())).values) for columns in (original_columns, released_columns)
+    )
+    return compare_analyses(request, readers, original_rows, released_rows, seed=seed)
 
 
-def build_tree(
-    source: Hierarchy | HierarchySpec, column: ColumnValues, session: Session | None
-) -> Hierarchy:
-    """Build or load the hierarchy of a column; without a session only what needs no database.
+def build_trees(
+    sources: Mapping[str, Hierarchy | HierarchySpec],
+    columns: Mapping[str, ColumnValues],
+    session: Session | None,
+) -> dict[str, Hierarchy]:
+    """Build or load the hierarchies of these columns; without a session, only from no database.
 
     Raises
     ------
     InvalidParameter, HierarchyBroken, HierarchyNotFound, TableNotFound : there is no hierarchy.
     """
+    return {
+        name: _build_tree(sources[name], column, session)
+        for name, column in columns.items()
+        if name in sources
+    }
+
+
+def _build_tree(
+    source: Hierarchy | HierarchySpec, column: ColumnValues, session: Session | None
+) -> Hierarchy:
+    """Build or load the hierarchy of a column, as ``build_trees`` describes."""
     if isinstance(source, Hierarchy):
         return source
     if session is not None and source.kind in DATABASE_KINDS:

@@ -12,6 +12,8 @@ from tests.doors.hint_steps import FRAME, Act, N, Steps, World, cli
 _DATA = FRAME.assign(
     seen=pd.Timestamp("2020-01-01") + pd.to_timedelta(FRAME["age"], unit="D"),
     sign=[1, 2] * (N // 2),
+    loss=[1, -2] * (N // 2),
+    loss_or_null=[1, None] * (N // 2),
     letter=["a", "b"] * (N // 2),
 )
 _MANY = pd.DataFrame({"row": [f"r{i}" for i in range(600)], "y": range(600)})
@@ -36,6 +38,21 @@ def _of_tables(original: Any, released: Any) -> Act:
 
 def _logistic(column: str, **options: Any) -> Act:
     return analyze({"regression": column, "on": "age", "model": "logistic", **options})
+
+
+def _weighted(weight: str) -> Act:
+    """Weight rows by a column."""
+    request = {"weight": weight, "analyses": [{"mean": "age"}]}
+    return lambda _: dbanon.compare_analyses(_DATA, _DATA, request)
+
+
+def _labelled(leaf: object) -> Act:
+    """Analyze numbers that are released as a label, which stands for this leaf."""
+    released = pd.DataFrame({"age": ["grown"] * N})
+    tree = dbanon.Hierarchy.from_nested({"*": {"grown": [str(leaf)]}})
+    return lambda _: dbanon.compare_analyses(
+        _DATA, released, [{"mean": "age"}], hierarchies={"age": tree}
+    )
 
 
 def _coded(**options: Any) -> Act:
@@ -66,6 +83,21 @@ ANALYSES = (
         "Means, totals, quantiles, the Gini coefficient and linear regressions",
         analyze({"mean": "town"}),
         [analyze({"mean": "age"})],
+    ),
+    Steps(
+        "Name a column of numbers as weight, or leave it out.",
+        _weighted("town"),
+        [_weighted("sign"), analyze({"mean": "age"})],
+    ),
+    Steps(
+        "Correct these weights, or set them to NULL:",
+        _weighted("loss"),
+        [_weighted("sign"), _weighted("loss_or_null")],
+    ),
+    Steps(
+        "Name a hierarchy whose leaves are the numbers of the column:",
+        _labelled("adult"),
+        [_labelled(30)],
     ),
     Steps(
         "Use a column with fewer values: make it of this one",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,10 @@ def test_weights() -> None:
     assert (only(found)[""].original, only(found)[""].released) == (2, 3)
     with pytest.raises(InvalidParameter, match="is negative"):
         dbanon.compare_analyses(original, -released, {"weight": "w", "analyses": [{"mean": "x"}]})
+    labelled = original.assign(w="a")
+    with pytest.raises(UnsupportedType, match='weight "w" does not hold numbers') as refused:
+        dbanon.compare_analyses(labelled, labelled, {"weight": "w", "analyses": [{"mean": "x"}]})
+    assert "Name a column of numbers as weight" in str(refused.value)
 
 
 def test_labels_that_readers_cannot_tell_apart_have_no_coefficients() -> None:
@@ -155,8 +160,18 @@ def test_the_event_of_a_logistic_regression() -> None:
     ones = FRAME.assign(vote=(FRAME["vote"] == "yes").astype(int))
     analysis = {"regression": "vote", "on": "age", "model": "logistic"}
     assert only(compare(ones, ones, analysis))["age"].original == pytest.approx(coefficient())
-    as_code = {**analysis, "event": 1}
-    assert only(compare(ones, ones, as_code))["age"].original == pytest.approx(coefficient())
+    for event in (1, 1.0, "1", "1.00"):
+        as_code = {**analysis, "event": event}
+        assert only(compare(ones, ones, as_code))["age"].original == pytest.approx(coefficient())
+
+
+def test_errors_do_not_name_the_event() -> None:
+    frame = pd.DataFrame({"a": [f"a{i // 2}" for i in range(600)], "y": ["secret", "other"] * 300})
+    frame["b"] = [f"b{(i + 1) // 2}" for i in range(600)]
+    analysis = {"regression": "y", "on": ["a", "b"], "model": "logistic", "event": "secret"}
+    with pytest.raises(InvalidParameter, match="logistic regression of y on a, b has") as refused:
+        compare(frame, frame, analysis)
+    assert "secret" not in str(refused.value)
 
 
 def test_the_classifier_of_originals_is_tested_on_persons_that_it_has_not_seen() -> None:
@@ -183,6 +198,21 @@ def test_a_release_without_rows() -> None:
             assert estimate.difference is None
     json.dumps(comparison.to_dict(), allow_nan=False)
     assert str(comparison)
+
+
+def test_tables_without_rows() -> None:
+    no_rows = FRAME.iloc[:0]
+    without_logistic = [a for a in EVERYTHING["analyses"] if a.get("model") != "logistic"]
+    without_texts = FRAME.assign(sex=None, town=None, vote=None)
+    for released in (without_texts, no_rows):
+        comparison = dbanon.compare_analyses(
+            no_rows, released, {**EVERYTHING, "analyses": without_logistic}
+        )
+        for analysis in comparison.analyses:
+            assert analysis.original_rows == 0
+            for estimate in analysis.estimates:
+                assert estimate.original is None, estimate
+        json.dumps(comparison.to_dict(), allow_nan=False)
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -351,6 +381,9 @@ def test_a_list_in_a_file_or_in_python(tmp_path: Path) -> None:
     of_file = dbanon.compare_analyses(FRAME, FRAME, str(tmp_path / "analyses.yaml"))
     of_python = dbanon.compare_analyses(FRAME, FRAME, ({"mean": "age", "by": ("sex",)},))
     assert of_file.to_dict() == of_python.to_dict()
+    with os.scandir(tmp_path) as entries:
+        [entry] = entries
+    assert dbanon.compare_analyses(FRAME, FRAME, entry).to_dict() == of_python.to_dict()
     with pytest.raises(AnalysesInvalid, match="cannot be read"):
         dbanon.compare_analyses(FRAME, FRAME, tmp_path / "nothing.yaml")
     with pytest.raises(AnalysesInvalid) as refused:

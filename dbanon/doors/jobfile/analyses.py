@@ -7,8 +7,9 @@ and its key, and no value. Python callers may also pass the same content as a li
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -134,7 +135,7 @@ class RegressionSpec(_AnalysisSpec):
 
     regression: ColumnName
     on: _Names
-    model: Literal[kinds.REGRESSION_MODELS] = kinds.LINEAR  # type: ignore[valid-type]
+    model: kinds.RegressionModel = kinds.LINEAR
     event: Annotated[Any, AfterValidator(_check_event)] = None
 
     @model_validator(mode="after")
@@ -240,8 +241,8 @@ def read_analyses(source: object) -> AnalysisRequest:
     ------
     AnalysesInvalid : lists all problems, each with its line and key.
     """
-    if isinstance(source, (str, Path)):
-        document = read_document(Path(source), AnalysesInvalid)
+    if isinstance(source, (str, PathLike)):
+        document = read_document(Path(fspath(source)), AnalysesInvalid)
     else:
         # Problems of values that are in no file are all on its first line.
         document = Document(

@@ -1,8 +1,9 @@
 """Weighted means, totals, quantiles and the Gini coefficient.
 
 Standard errors are those of a sample with design weights, without clusters, strata or finite
-population correction: linearized, and scaled by n / (n - 1). They are those of R's package survey
-(Lumley 2004) with ``svydesign(ids = ~1)``. A group is a domain: rows outside of it count in n.
+population correction: linearized, and scaled by n / (n - 1). The formulas are those of R's package
+survey (Lumley 2004) with ``svydesign(ids = ~1)``. A group is a domain: rows outside of it count in
+n.
 """
 
 from __future__ import annotations

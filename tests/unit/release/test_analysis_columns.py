@@ -103,6 +103,10 @@ def test_numbers_are_refused_where_there_are_none():
     tree = Hierarchy.from_nested({"*": {"young": ["twenty"]}})
     with pytest.raises(InvalidParameter, match="leaves that are none"):
         released_numbers(numbers(1), texts("young"), tree)
+    endless = Hierarchy.from_nested({"*": {"young": ["inf", "1"]}})
+    for read in (released_numbers, released_shares):
+        with pytest.raises(InvalidParameter, match="leaves that are none"):
+            read(numbers(1), texts("young"), endless)
     with pytest.raises(UnsupportedType, match="does not hold numbers"):
         released_numbers(texts("a"), texts("a"))
     with pytest.raises(UnsupportedType, match="which analyses cannot take"):
@@ -170,6 +174,28 @@ def test_too_many_categories_are_refused():
     values = [f"v{i}" for i in range(MAX_CATEGORIES + 1)]
     with pytest.raises(InvalidParameter, match=f"{MAX_CATEGORIES + 1} values"):
         released_shares(texts(*values), texts("v1"))
+    # Of whole numbers, the interval covers one category that no original has.
+    with pytest.raises(InvalidParameter, match=f"{MAX_CATEGORIES + 1} values"):
+        released_shares(numbers(*range(MAX_CATEGORIES)), texts("[600, 602)"))
+
+
+def test_many_originals_are_refused_before_released_labels_are_compared_with_them():
+    with pytest.raises(InvalidParameter, match=f"{MAX_CATEGORIES + 1} values"):
+        released_shares(numbers(*range(MAX_CATEGORIES + 1)), texts("no label"))
+
+
+def test_bounds_that_are_infinite_are_refused():
+    with pytest.raises(NonFiniteValue, match="in 1 of 2 rows"):
+        join_bounds("c", numbers(1, -np.inf), numbers(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("written", "category"),
+    [("2", "2"), ("2.0", "2"), ("1.50", "1.5"), ("nan", "nan"), ("inf", "inf"), ("x", "x")],
+)
+def test_a_value_that_a_user_wrote_is_a_category_of_numbers(written, category):
+    assert ColumnReader(numbers(2), numbers(2)).find_category(written) == category
+    assert ColumnReader(texts("2"), texts("2")).find_category(written) == written
 
 
 def test_a_release_without_rows():
