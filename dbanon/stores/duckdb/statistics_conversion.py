@@ -125,6 +125,6 @@ if __name__ == "__main__":
     except MemoryError:
         raise
     except Exception as error:
-        # A broken file may raise anything. Only the class is told, because the text may quote it.
+        # A broken file may raise anything. Report only the class, as the text may quote the file.
         outcome = {"malformed": type(error).__name__}
     sys.stdout.write(json.dumps(outcome))
