@@ -132,17 +132,16 @@ OPENDP = OpenDpNoise()
     ("accounting", "epsilon", "p"), [("pure", 0.2, 1), ("zcdp", 1.0, 1), ("pure", 0.6, 4)]
 )
 def test_one_bin_has_all_rows_and_pays_for_no_count_of_them(accounting, epsilon, p):
-    """A column on a line has all of its share for sums; and a row tells no more than is paid."""
+    """All is paid for histograms; and a row tells no more than is paid."""
     amount = epsilon if accounting == "pure" else rho_of(epsilon, 1e-9)
     divided = divide_amount(600, amount, accounting, [None] * p, [0] * p)
     assert (divided.max_bins, divided.rounds) == (1, 0)
-    assert divided.sum_scale == divided.accounting.sum_scale(amount / p, GRID)
     other = np.zeros((p, 600), np.int64)
     modified = other.copy()
     modified[:, 0] = GRID
     first = Transcript(1)
     assert dp_marginals(modified, divided, first, np.random.default_rng(1)).shape == (p, 600)
-    assert len(first.queries) == p
+    assert len(first.queries) == 3 * p
     second = Transcript(recorded_answers=first.answers)
     dp_marginals(other, divided, second, np.random.default_rng(1))
     assert 0.9 * amount < privacy_loss(first, second) <= amount
@@ -335,7 +334,6 @@ def test_bins_are_where_the_rows_are_however_wide_the_bounds(accounting):
     table = np.array([heavy, (heavy * 3 + rng.integers(0, GRID // 200, n)).clip(0, GRID)])
     amount = 2.0 if accounting == "pure" else rho_of(2.0, 1e-9)
     divided = divide_amount(n, amount, accounting, [None, None], [0, 0])
-    assert divided.edge_shares is not None
     released = dp_marginals(table, divided, OPENDP, rng)
     for real, to_synthetic_column in zip(table, released, strict=True):
         deciles = np.quantile(real, np.arange(1, 10) / 10)
@@ -355,3 +353,27 @@ def test_too_little_for_dependence_leaves_columns_independent():
     assert "independent" in divided.description[0]
     released = dp_marginals(rows(600), divided, Transcript(), np.random.default_rng(0))
     assert released.shape == (4, 600)
+
+
+@pytest.mark.parametrize("accounting", AMOUNTS)
+def test_columns_of_more_values_get_a_larger_share(accounting):
+    divided = divide_amount(60_000, AMOUNTS[accounting], accounting, TREES, VALUES)
+    of_six, of_two, of_line, of_five = divided.leaf_scales
+    assert of_line < of_six < of_five < of_two
+
+
+@pytest.mark.parametrize("accounting", AMOUNTS)
+def test_whole_numbers_are_released_as_such(accounting):
+    """More values than can be counted: ranges of them, with the first value as full as others."""
+    n, n_values = 8_000, 401
+    values = np.random.default_rng(0).integers(0, n_values, n)
+    column = np.rint(values * GRID / (n_values - 1)).astype(np.int64)
+    amount = 0.5 if accounting == "pure" else rho_of(0.5, 1e-9)
+    divided = divide_amount(n, amount, accounting, [None], [n_values])
+    assert not divided.counts_values(0)
+    [released] = dp_marginals(np.array([column]), divided, OPENDP, np.random.default_rng(0))
+    assert ((released >= 0) & (released <= GRID)).all()
+    rounded = np.rint(released * (n_values - 1) / GRID).astype(int)
+    ends = np.bincount(rounded, minlength=n_values)[[0, -1]] * n_values / n
+    assert (np.abs(ends - 1) < 0.7).all()
+    assert np.abs(rounded.mean() - values.mean()) < 12
