@@ -14,11 +14,12 @@ rho) and the columns are public; everything else depends on the data only throug
 
 A score is an integer, in fractions of a row: expected counts are rounded before the comparison, so
 one row moves it by at most two rows' worth of fractions. The price of all draws is computed before
-the first one. If no pair is left, fewer draws are made, never more.
+the first one. If no pair is left, fewer draws are made, never more. With Gaussian noise, rounds
+after one that told nothing new get twice the amount, and there are fewer.
 
 Source: R. McKenna, B. Mullins, D. Sheldon and G. Miklau, "AIM: an adaptive and iterative mechanism
-for differentially private synthetic data", VLDB 2022. There the noisy counts determine the number
-of rounds, and tables may have three columns; here the number of pairs is fixed.
+for differentially private synthetic data", VLDB 2022. There tables may have three columns, and
+noisy counts determine the number of rounds in all cases.
 
 Cost: O(p^2 n) for counts, and in each round some tens of passes over the model's cells.
 """
@@ -69,7 +70,7 @@ MAX_CELLS = 200_000
 _MAX_BINS = 32
 # The share of the amount for margins. Here and in ``_ROUNDS_PER_COLUMN``, the key is True for the
 # accounting ``pure``, False for ``zcdp``. Both, and ``_CHOICE_SHARE``, are tuned on Adult.
-_MARGINS_SHARE = {True: 0.40, False: 0.20}
+_MARGINS_SHARE = {True: 0.40, False: 0.25}
 # The number of values of a column whose noise determines its share; ranges of a numeric column are
 # adapted to the noise.
 _MAX_WEIGHTED_VALUES = 24
@@ -81,6 +82,10 @@ _CHOICE_SHARE = 0.10
 # Gaussian noise on a table grows only with the square root of the number of rounds, so there are
 # more rounds.
 _ROUNDS_PER_COLUMN = {True: 4 / 3, False: 8 / 3}
+# A round is idle if its noisy counts are no farther from the model than this, relative to the noise
+# that they have. Later rounds then get twice the amount each. With Laplace noise, whose rounds are
+# few, this gains nothing.
+_IDLE_DISTANCE = {True: 0.0, False: 1.15}
 # Minimum rows per cell of a table, relative to its noise, if rows were spread evenly.
 _MIN_ROWS_TO_NOISE = 8
 # The share of a table's noise that is subtracted from its score; the fit removes the rest.
@@ -106,11 +111,11 @@ class AmountShares:
     n_positions : number of different values of each numeric column, in the table's integers.
     max_bins : maximum number of bins of a numeric column; columns with listed values may have up to
         twice as many. 1 if columns are released as independent.
-    rounds : number of rounds, each of which counts a table of two columns.
+    rounds : maximum number of rounds, each of which counts a table of two columns.
+    round_amount : the amount for one round; later ones may get more, if there are fewer.
     leaf_scales : noise scale for the counts of the values of each column.
     histogram_shares : how the histograms of numeric columns are measured, for columns whose values
         are not counted.
-    choice_scale, count_scale : noise scales for scores and for tables.
     """
 
     n: int
@@ -122,10 +127,9 @@ class AmountShares:
     n_positions: tuple[int, ...]
     max_bins: int
     rounds: int
+    round_amount: float
     leaf_scales: tuple[float, ...]
     histogram_shares: tuple[HistogramShares, ...]
-    choice_scale: float
-    count_scale: float
 
     @property
     def accounting(self) -> Accounting:
@@ -142,18 +146,23 @@ class AmountShares:
         return sum(map(self.counts_values, range(self.p)))
 
     def price(self, noise: Noise) -> float:
-        """The total price of all draws."""
-        accounting = self.accounting
-        total = sum(
-            accounting.count_price(noise, self.leaf_scales[j])
+        """The maximum price of all draws."""
+        return self.price_margins(noise) + self.rounds * self.price_round(noise, self.round_amount)
+
+    def price_margins(self, noise: Noise) -> float:
+        """The price of the margins of all columns."""
+        return sum(
+            self.accounting.count_price(noise, self.leaf_scales[j])
             if self.counts_values(j)
-            else self.histogram_shares[j].price(accounting, noise)
+            else self.histogram_shares[j].price(self.accounting, noise)
             for j in range(self.p)
         )
-        if self.rounds:
-            choice_price = accounting.choice_price(noise, self.choice_scale, 2 * _UNITS_PER_ROW)
-            total += self.rounds * (choice_price + accounting.count_price(noise, self.count_scale))
-        return total
+
+    def price_round(self, noise: Noise, round_amount: float) -> float:
+        """The price of a round for an amount: of choosing a pair, and of its counts."""
+        choice_scale, count_scale = scale_round(self.accounting, round_amount)
+        choice_price = self.accounting.choice_price(noise, choice_scale, 2 * _UNITS_PER_ROW)
+        return choice_price + self.accounting.count_price(noise, count_scale)
 
     def require_affordable(self, noise: Noise) -> None:
         """Check that all draws cost no more than the amount; raises AssertionError."""
@@ -226,7 +235,7 @@ def divide_amount(
     n_pairs = p * (p - 1) // 2
     rounds = min(round(_ROUNDS_PER_COLUMN[is_pure] * p), n_pairs)
     round_amount = amount * (1 - _MARGINS_SHARE[is_pure]) / max(rounds, 1)
-    count_scale = accounting.count_scale(round_amount * (1 - _CHOICE_SHARE))
+    _, count_scale = scale_round(accounting, round_amount)
     # A table of two numeric columns has up to max_bins² cells.
     max_bins = math.floor(
         math.sqrt(n / (_MIN_ROWS_TO_NOISE * accounting.mean_magnitude(count_scale)))
@@ -255,12 +264,19 @@ def divide_amount(
         n_positions=tuple(n_column_values or GRID + 1 for n_column_values in n_values),
         max_bins=max_bins,
         rounds=rounds,
+        round_amount=round_amount,
         leaf_scales=leaf_scales,
         histogram_shares=tuple(
             divide_histogram(n, accounting, column_amount) for column_amount in margin_amounts
         ),
-        choice_scale=accounting.choice_scale(round_amount * _CHOICE_SHARE, 2 * _UNITS_PER_ROW),
-        count_scale=count_scale,
+    )
+
+
+def scale_round(accounting: Accounting, round_amount: float) -> tuple[float, float]:
+    """Compute the noise scales of a round: for scores, and for the counts of a table."""
+    return (
+        accounting.choice_scale(round_amount * _CHOICE_SHARE, 2 * _UNITS_PER_ROW),
+        accounting.count_scale(round_amount * (1 - _CHOICE_SHARE)),
     )
 
 
@@ -404,23 +420,44 @@ class _PairSelection:
         self._fit(_ROUND_STEPS)
 
     def run(self, noise: Noise) -> _PairSelection:
-        """Run all rounds and the last fit, and return this selection with the fitted model."""
-        amount_shares, accounting = self._amount_shares, self._amount_shares.accounting
-        for _ in range(amount_shares.rounds):
-            pairs = self._list_candidates()
-            if not pairs:
-                break
-            expected = self._tree.compute_pair_tables(self._beliefs)
-            scores = np.array([self._score(pair, expected[pair]) for pair in pairs], np.int64)
-            pair = pairs[accounting.choose(noise, scores, amount_shares.choice_scale)]
-            counts = self._count_pair(pair)
-            noisy = accounting.add_noise(noise, counts.reshape(-1), amount_shares.count_scale)
-            noise_variance = accounting.variance(amount_shares.count_scale)
-            pair_counts = noisy.reshape(counts.shape).astype(np.float64)
-            self._tables.append(NoisyTable(pair, pair_counts, noise_variance))
-            self._fit(_ROUND_STEPS)
+        """Run all rounds and the last fit, and return this selection with the fitted model.
+
+        How many rounds there are depends on the noisy counts; what they cost together does not.
+        """
+        shares = self._amount_shares
+        round_amount, remaining = shares.round_amount, shares.rounds * shares.round_amount
+        max_price = shares.amount - shares.price_margins(noise)
+        price = 0.0
+        while remaining > 0 and (pairs := self._list_candidates()):
+            if len(pairs) == 1 or remaining < 1.5 * round_amount:
+                # The last round gets what is left.
+                round_amount = remaining
+            remaining = max(remaining - round_amount, 0.0)
+            price += shares.price_round(noise, round_amount)
+            if not price <= max_price:
+                raise AssertionError(f"all rounds cost {price}, more than {max_price}")
+            if self._run_round(pairs, round_amount, noise):
+                round_amount *= 2
         self._fit(_FINAL_STEPS)
         return self
+
+    def _run_round(
+        self, pairs: Sequence[tuple[int, int]], round_amount: float, noise: Noise
+    ) -> bool:
+        """Choose a pair, count it and fit the model; return whether the round was idle."""
+        shares, accounting = self._amount_shares, self._amount_shares.accounting
+        choice_scale, count_scale = scale_round(accounting, round_amount)
+        magnitude = accounting.mean_magnitude(count_scale)
+        expected = self._tree.compute_pair_tables(self._beliefs)
+        scores = [self._score(pair, expected[pair], magnitude) for pair in pairs]
+        pair = pairs[accounting.choose(noise, np.array(scores, np.int64), choice_scale)]
+        counts = self._count_pair(pair)
+        noisy = accounting.add_noise(noise, counts.reshape(-1), count_scale)
+        pair_counts = noisy.reshape(counts.shape).astype(np.float64)
+        self._tables.append(NoisyTable(pair, pair_counts, accounting.variance(count_scale)))
+        self._fit(_ROUND_STEPS)
+        distance = float(np.abs(pair_counts - shares.n * expected[pair]).sum())
+        return distance < _IDLE_DISTANCE[shares.accounting_name == PURE] * magnitude * counts.size
 
     def draw_rows(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw the bins of n rows, int64 (p, n)."""
@@ -452,15 +489,19 @@ class _PairSelection:
                     candidates.append((a, b))
         return candidates
 
-    def _score(self, pair: tuple[int, int], shares: Floats) -> int:
+    def _score(self, pair: tuple[int, int], shares: Floats, magnitude: float) -> int:
         """Estimate how much the counts of a pair would improve the model, in fractions of a row.
 
         One row moves it by at most ``2 * _UNITS_PER_ROW``.
+
+        Parameters
+        ----------
+        shares : the share of the rows in each cell that the model expects.
+        magnitude : the mean absolute noise on a count.
         """
         # Both counts are in units of which ``_UNITS_PER_ROW`` make a row.
         expected = np.rint(_UNITS_PER_ROW * self._amount_shares.n * shares).astype(np.int64)
         distance = int(np.abs(_UNITS_PER_ROW * self._count_pair(pair) - expected).sum())
-        magnitude = self._amount_shares.accounting.mean_magnitude(self._amount_shares.count_scale)
         return distance - round(_UNITS_PER_ROW * _NOISE_PENALTY * magnitude * shares.size)
 
     def _count_pair(self, pair: tuple[int, int]) -> NDArray[np.int64]:

@@ -91,6 +91,7 @@ def test_half_of_the_noise_tells_more_than_the_amount(accounting):
 
 @pytest.mark.parametrize("accounting", AMOUNTS)
 def test_draws_are_the_same_whatever_the_rows_are(accounting):
+    """Those of margins; and with Laplace noise those of rounds, too."""
     n = 600
     divided = divide_amount(n, AMOUNTS[accounting], accounting, TREES, VALUES)
     seen = []
@@ -101,8 +102,41 @@ def test_draws_are_the_same_whatever_the_rows_are(accounting):
         assert ((released >= 0) & (released <= ends)).all()
         # How many pairs there are to choose from follows earlier choices alone.
         kinds = [(kind, scale) for kind, _, scale in transcript.queries]
-        seen.append(kinds)
+        n_margin_draws = sum(1 if divided.counts_values(j) else 3 for j in range(4))
+        seen.append(kinds if accounting == "pure" else kinds[:n_margin_draws])
     assert seen[0] == seen[1] == seen[2]
+
+
+def price_of(transcript: Transcript) -> float:
+    """What the draws of a transcript cost, by their scales alone."""
+    prices = {
+        "laplace": lambda scale: transcript.laplace_price(scale, 2),
+        "gaussian": lambda scale: transcript.gaussian_price(scale, 2**0.5),
+        "choice": lambda scale: transcript.choice_price(scale, 32),
+        "concentrated": lambda scale: transcript.concentrated_choice_price(scale, 32),
+    }
+    return sum(prices[kind](scale) for kind, _, scale in transcript.queries)
+
+
+@pytest.mark.parametrize("accounting", AMOUNTS)
+@pytest.mark.parametrize("dependent", [True, False])
+def test_idle_rounds_make_later_ones_larger_and_cost_no_more_together(accounting, dependent):
+    """With columns that are independent, rounds tell nothing new: there are fewer of them."""
+    n, p, rng = 3000, 8, np.random.default_rng(3)
+    table = rng.integers(0, 6, (p, n))
+    if dependent:
+        table[1:] = (table[0] + rng.integers(0, 2, (p - 1, n))) % 6
+    divided = divide_amount(n, AMOUNTS[accounting], accounting, [TREE] * p, [0] * p)
+    transcript = Transcript(2)
+    dp_marginals(table, divided, transcript, rng)
+    amount = divided.amount
+    assert 0.999 * amount < price_of(transcript) <= amount
+    n_rounds = sum(kind in ("choice", "concentrated") for kind, _, _ in transcript.queries)
+    if accounting == "pure":
+        assert n_rounds == divided.rounds
+    else:
+        # All columns follow the first one: seven pairs tell this.
+        assert 7 <= n_rounds < divided.rounds if dependent else n_rounds < 12, n_rounds
 
 
 @given(
