@@ -34,13 +34,13 @@ Floats = NDArray[np.float64]
 
 # Ranges of the first level: at most this many, and at least ``_MIN_CELLS``.
 _MAX_CELLS, _MIN_CELLS = 32, 4
-# Rows in a range of the first level if they were even, and in a part of a range, in standard
-# deviations of the noise.
-_CELL_TO_NOISE, _PART_TO_NOISE = 2, 8
+# The most levels; and the fewest rows for more than one, in standard deviations of the noise.
+_MAX_DEPTH, _MIN_ROWS_TO_NOISE = 3, 10
+# The rows for each part of a range, in standard deviations of the noise: fewer if there are few
+# rows, up to a twelfth of all.
+_MIN_PART, _MAX_PART, _PARTS = 4.0, 8.0, 12
 # Limit on the number of ranges, in proportion to which time grows.
 _MAX_RANGES = 2048
-# Number of levels.
-_DEPTH = 3
 # A run of ranges whose rows are below so many standard deviations counts as empty.
 _MIN_RUN = 4.0
 
@@ -69,15 +69,22 @@ class HistogramShares:
 
 def divide_histogram(n: int, accounting: Accounting, amount: float) -> HistogramShares:
     """Choose the levels of the histogram of n rows for an amount of epsilon or rho."""
-    scale = accounting.count_scale(amount / _DEPTH)
-    deviation = math.sqrt(accounting.variance(scale))
-    n_cells = math.floor(n / (_CELL_TO_NOISE * deviation))
+    depth = _MAX_DEPTH
+    while depth > 1 and _rows_to_noise(n, accounting, amount / depth) < _MIN_ROWS_TO_NOISE:
+        depth -= 1
+    rows_to_noise = _rows_to_noise(n, accounting, amount / depth)
+    part = min(max(rows_to_noise / _PARTS, _MIN_PART), _MAX_PART)
     return HistogramShares(
-        n_cells=min(max(n_cells, _MIN_CELLS), _MAX_CELLS),
-        depth=_DEPTH,
-        scale=scale,
-        rows_per_part=math.ceil(max(_PART_TO_NOISE * deviation, n / _MAX_RANGES)),
+        n_cells=min(max(math.floor(rows_to_noise), _MIN_CELLS), _MAX_CELLS),
+        depth=depth,
+        scale=accounting.count_scale(amount / depth),
+        rows_per_part=math.ceil(max(part * n / rows_to_noise, n / _MAX_RANGES)),
     )
+
+
+def _rows_to_noise(n: int, accounting: Accounting, amount: float) -> float:
+    """Return n in standard deviations of the noise on counts that cost ``amount``."""
+    return n / math.sqrt(accounting.variance(accounting.count_scale(amount)))
 
 
 @dataclass(frozen=True, eq=False)

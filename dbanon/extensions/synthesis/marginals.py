@@ -60,11 +60,14 @@ from dbanon.extensions.synthesis.margins import (
     round_to_values,
 )
 from dbanon.extensions.synthesis.noise import Noise
-from dbanon.extensions.synthesis.shares import GRID, MAX_MEAN_NOISE
+from dbanon.extensions.synthesis.shares import GRID
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.synthesis import PURE
 
 MAX_COLUMNS = 32
+# Limit of the noise on the mean of a quarter of the rows, as a share of the range. No such mean is
+# measured: the limit is on the noise. Counts tolerate twice as much of it as sums of ``dp_ranks``.
+_MAX_MEAN_NOISE = 0.10
 # Limit on the model's cells, over all cliques, which bounds its time.
 MAX_CELLS = 200_000
 _MAX_BINS = 32
@@ -225,11 +228,11 @@ def divide_amount(
     # The noise on the mean of n / 4 rows of a column, as a share of its range: one row moves the
     # sum of these rows by at most the range, 1.
     relative_noise = 4 * accounting.sum_scale(amount / p, 1) / n
-    if relative_noise > MAX_MEAN_NOISE:
+    if relative_noise > _MAX_MEAN_NOISE:
         raise NoiseTooLarge(
             f"Noise for {p} columns would be {relative_noise:.0%} of the range on the mean of a"
-            f" quarter of {n} rows; at most {MAX_MEAN_NOISE:.0%} is allowed.",
-            hint=f"Release {math.ceil(n * relative_noise / MAX_MEAN_NOISE)} rows or more, raise"
+            f" quarter of {n} rows; at most {_MAX_MEAN_NOISE:.0%} is allowed.",
+            hint=f"Release {math.ceil(n * relative_noise / _MAX_MEAN_NOISE)} rows or more, raise"
             " `epsilon`, or leave out columns.",
         )
     n_pairs = p * (p - 1) // 2
