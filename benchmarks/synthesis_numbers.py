@@ -47,7 +47,8 @@ is one. Means of {DRAWS} draws.
 - *one column*: total variation of {N_CELLS} cells, of equal width for the logarithm of `income` and
   with an equal number of real rows each for the others. The *plain histogram* has {N_PLAIN_BINS}
   bins of equal width between the bounds, Laplace or Gaussian noise on each count, and values drawn
-  evenly in a bin; all of its budget is spent on counts.
+  evenly in a bin; all of its budget is spent on counts. Its rows are drawn by the noisy counts, or
+  *spread* by them without chance, as `dp_*` spread theirs.
 - *survey*: mean total variation of all tables of one, two and three of the columns; ages by ten
   years, incomes by {N_CELLS} cells as above. *bins by hand*: both numbers are cut into these cells
   before, as listed values. *categories alone*: without the numbers.
@@ -93,11 +94,15 @@ def _column_rows(draws: int) -> Iterator[list[object]]:
         for method, options in METHODS.items():
             yield [name, method, *_measure_column(values, bounds, cells, options, draws)]
         for plain, delta in (("plain Laplace", None), ("plain Gaussian", DELTA)):
-            errors = [
-                np.mean([_plain_error(values, bounds, cells, e, delta, i) for i in range(draws)])
-                for e in EPSILONS
-            ]
-            yield [name, plain, *(f"{error:.4f}" for error in errors), ""]
+            # By epsilon and draw: of rows that are drawn, and of rows that are spread.
+            errors = np.array(
+                [
+                    [_plain_errors(values, bounds, cells, e, delta, i) for i in range(draws)]
+                    for e in EPSILONS
+                ]
+            ).mean(axis=1)
+            for i, label in enumerate((plain, f"{plain}, spread")):
+                yield [name, label, *(f"{error:.4f}" for error in errors[:, i]), ""]
 
 
 def cell_edges(name: str, values: Floats) -> Floats:
@@ -136,25 +141,28 @@ def column_error(real: Floats, synthetic: Floats, cells: Floats) -> float:
     return float(np.abs(shares[0] - shares[1]).sum() / 2)
 
 
-def _plain_error(
+def _plain_errors(
     values: Floats,
     bounds: tuple[float, float],
     cells: Floats,
     epsilon: float,
     delta: float | None,
     seed: int,
-) -> float:
-    """The error of a histogram of equal bins with noise on each count."""
+) -> tuple[float, float]:
+    """The errors of a histogram of equal bins with noise: of drawn rows, and of spread rows."""
     rng = np.random.default_rng(seed)
     counts, edges = np.histogram(values, N_PLAIN_BINS, bounds)
     if delta is None:
         noisy = counts + rng.laplace(0, 2 / epsilon, N_PLAIN_BINS)
     else:
         noisy = counts + rng.normal(0, 1 / np.sqrt(rho_of(epsilon, delta)), N_PLAIN_BINS)
-    weights = noisy.clip(0)
-    bins = rng.choice(N_PLAIN_BINS, N_ROWS, p=weights / weights.sum())
-    synthetic = edges[bins] + rng.random(N_ROWS) * np.diff(edges)[bins]
-    return column_error(values, synthetic, cells)
+    cumulative = np.append(0.0, np.cumsum(noisy.clip(0)))
+    positions = (rng.random(N_ROWS), (np.arange(N_ROWS) + 0.5) / N_ROWS)
+    drawn_error, spread_error = (
+        column_error(values, np.interp(shares * cumulative[-1], cumulative, edges), cells)
+        for shares in positions
+    )
+    return drawn_error, spread_error
 
 
 def survey() -> Table:

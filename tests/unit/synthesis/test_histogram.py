@@ -92,6 +92,15 @@ def test_the_price_is_the_amount_and_never_more(accounting, n):
         assert amount * (1 - 1e-9) <= shares.price(account, noise) <= amount
 
 
+@pytest.mark.parametrize("accounting", AMOUNTS)
+def test_few_rows_have_fewer_levels_and_ranges(accounting):
+    account, amount = ACCOUNTINGS[accounting], AMOUNTS[accounting] / 10
+    many, few = (divide_histogram(n, account, amount) for n in (10**6, 300))
+    assert (many.depth, many.n_cells) == (3, 32)
+    assert few.depth < 3
+    assert 4 <= few.n_cells < 32
+
+
 # Ranges and least squares
 
 
