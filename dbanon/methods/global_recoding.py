@@ -418,7 +418,7 @@ METHOD = MixedMethod(
         Parameter(
             "cells",
             float,
-            0.05,
+            0.1,
             Option("Largest share of cells to release as NULL.", minimum=0, maximum=1),
         ),
     ),
