@@ -62,7 +62,9 @@ def compute_fingerprint(planned: Plan, source: Source, salt: int | None = None) 
     if job.fingerprint_key is None:
         return None
     salt = random_salt() if salt is None else salt
-    names = sorted({*job.named_columns, *job.guarantee.entity_columns, *job.key})
+    names = sorted(
+        {*job.named_columns, *job.guarantee.entity_columns, *job.key, *job.columns_for_risk}
+    )
     rows_digest = source.digest(planned.relation, names, salt)
     if rows_digest is None:
         return None

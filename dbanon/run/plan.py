@@ -273,7 +273,12 @@ def plan(
     _require_supported_columns(job, target, attributes)
     names = list(
         dict.fromkeys(
-            [*job.named_columns, *guarantee.counted_columns, *job.columns_with_expectations]
+            [
+                *job.named_columns,
+                *guarantee.counted_columns,
+                *job.columns_with_expectations,
+                *job.columns_for_risk,
+            ]
         )
     )
     # A row locator is SQL that identifies a row, such as its key columns.

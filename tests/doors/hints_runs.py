@@ -234,6 +234,33 @@ def rules_without_an_entity(world: Runs) -> Acts:
     yield lambda: expecting(expect={"persons": {"least": 1}})
 
 
+@case("Increase `k`, release fewer columns, or code them in wider bands.")
+def a_release_above_its_limit(world: Runs) -> Acts:
+    clinic = world.clinic()
+    risky = partial(job, clinic, risk={"max_individual": 0.2}, releases="independent")
+    yield risky
+    yield lambda: risky(k=2 * K)
+    columns = {name: {"role": "drop"} for name in ("id", "height", "ill", "age")}
+    yield lambda: risky(columns={**columns, "town": {"role": "quasi_identifier"}}, method="gaa_cp")
+    yield lambda: risky(recode={"age": [35]}, method="gaa_cp")
+    file = f"{clinic.folder}/{{release}}.json"
+    risk = {"max_individual": 0.9, "file": file}
+    yield lambda: job(clinic, risk=risk, releases="independent")
+
+
+@case("Leave out `risk`, or read a view with one row per person.")
+def the_risk_of_persons_with_several_rows(world: Runs) -> Acts:
+    clinic = world.clinic()
+    several = [(i // 2, *row[1:]) for i, row in enumerate(PEOPLE)]
+    clinic.table("stays", rows=several)
+    options = {"entity": "id", "releases": "independent", "persons": "rows"}
+    risk = {"max_global": 0.9}
+    yield lambda: job(clinic, table="stays", risk=risk, **options)
+    yield lambda: job(clinic, table="stays", **options)
+    clinic.run("CREATE VIEW persons AS SELECT * FROM stays GROUP BY id")
+    yield lambda: job(clinic, table="persons", key=["id"], risk=risk, **options)
+
+
 @case("Its owner runs: GRANT SELECT ON {} TO …;")
 def a_role_without_rights(world: Runs) -> Acts:
     server = world.fixture("pg_server")
