@@ -113,6 +113,11 @@ class RiskFigures(Protocol):
     """The disclosure risk of a source and of its release: for the controller of the data."""
 
     @property
+    def records_after(self) -> int:
+        """The number of records in the release."""
+        ...
+
+    @property
     def highest_after(self) -> float:
         """The largest individual risk in the release, or household risk if it was measured."""
         ...

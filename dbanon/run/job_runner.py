@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from dbanon.data.option import Parameter
     from dbanon.data.schema import Attribute
-    from dbanon.data.types import KeywordArguments
+    from dbanon.data.types import JsonMapping, KeywordArguments
     from dbanon.job.job import Job
     from dbanon.job.private import PrivateJob
     from dbanon.ledger.tables import LedgerEntry
@@ -174,11 +174,25 @@ class RiskRunner(Protocol):
         """
         ...
 
-    def write(self, figures: RiskFigures, file: Path) -> None:
+    def write(self, figures: RiskFigures, release_id: str, file: Path) -> None:
         """Write figures to a new file that only its owner can read: ``.html``, ``.json``, ``.txt``.
 
         Parameters
         ----------
         figures : a result of ``compare``.
+        release_id : the release that they are about; JSON has it.
+        """
+        ...
+
+    def read(self, file: Path) -> tuple[RiskFigures, str | None]:
+        """Read figures from a JSON file, and the id of their release; None if it has none."""
+        ...
+
+    def describe_for_page(self, figures: RiskFigures) -> JsonMapping:
+        """Return what the owner's page of a release shows: figures, pictures, and what they mean.
+
+        Parameters
+        ----------
+        figures : a result of ``compare`` or ``read``.
         """
         ...

@@ -73,7 +73,7 @@ def _measure_risk(
     if risk.file is not None:
         file = file_for(risk.file.replace("{job}", str(job.name)), draft.output.release_id)
         make_directories(file.parent)
-        runner.write(figures, file)
+        runner.write(figures, draft.output.release_id, file)
     _require_limits(risk, figures)
     return figures
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dbanon.data.option import build_options, parameters
-from dbanon.data.types import KeywordArguments
+from dbanon.data.types import JsonMapping, KeywordArguments
 from dbanon.extensions.survey.assess import assess_sample
 from dbanon.extensions.survey.read_sample import (
     code_sample,
@@ -70,14 +70,28 @@ class SampleRisks:
         from dbanon.extensions.survey.release_risk import compare_release
 
         names = {"table": sample.name, "released": released.name}
-        return compare_release(build_options(RiskRequest, {**options, **names}), sample, released, tick)
+        request = build_options(RiskRequest, {**options, **names})
+        return compare_release(request, sample, released, tick)
 
-    def write(self, figures: RiskFigures, file: Path) -> None:
+    def write(self, figures: RiskFigures, release_id: str, file: Path) -> None:
         """Write figures to a new file that only its owner can read."""
         from dbanon.extensions.survey.release_risk import write_private_figures
 
         assert isinstance(figures, RiskComparison)
-        write_private_figures(figures, file)
+        write_private_figures(figures, release_id, file)
+
+    def read(self, file: Path) -> tuple[RiskFigures, str | None]:
+        """Read figures from a JSON file, and the id of their release; None if it has none."""
+        from dbanon.extensions.survey.risk_figures import read_comparison
+
+        return read_comparison(file)
+
+    def describe_for_page(self, figures: RiskFigures) -> JsonMapping:
+        """Return what the owner's page of a release shows."""
+        from dbanon.extensions.survey.risk_page import describe_section
+
+        assert isinstance(figures, RiskComparison)
+        return describe_section(figures.view())
 
 
 RUNNER: RiskRunner = SampleRisks()

@@ -74,8 +74,12 @@ def compare_release(
     return comparison
 
 
-def write_private_figures(comparison: RiskComparison, file: Path) -> None:
+def write_private_figures(comparison: RiskComparison, release_id: str, file: Path) -> None:
     """Write the figures to a new file that only its owner can read.
+
+    Parameters
+    ----------
+    release_id : the release that they are about; JSON has it.
 
     Raises
     ------
@@ -87,7 +91,7 @@ def write_private_figures(comparison: RiskComparison, file: Path) -> None:
 
         text = render_risk_page(comparison.view())
     elif file.suffix == ".json":
-        text = json.dumps(comparison.to_dict(), indent=2) + "\n"
+        text = json.dumps({"release_id": release_id, **comparison.to_dict()}, indent=2) + "\n"
     elif file.suffix == ".txt":
         text = f"{comparison}\n"
     else:

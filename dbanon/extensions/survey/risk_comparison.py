@@ -50,6 +50,11 @@ class RiskComparison(LabelledText):
     notes: tuple[str, ...] = ()
 
     @property
+    def records_after(self) -> int:
+        """The number of records in the release."""
+        return self.after.records
+
+    @property
     def highest_after(self) -> float:
         """The largest individual risk in the release, or household risk if it was measured."""
         return (self.after.household or self.after).highest
