@@ -189,6 +189,8 @@ def describe_definition(planned: Plan) -> object:
         "trees": planned.hierarchies.trees,
         "models": planned.hierarchies.models,
     }
+    if planned.zip_areas.columns:
+        key_and_hierarchies["zip_areas"] = sorted(planned.zip_areas.areas)
     if planned.pseudonym_key is not None:
         key_and_hierarchies["pseudonym_key"] = planned.pseudonym_key.fingerprint
     return _to_json_value(

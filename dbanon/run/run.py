@@ -36,7 +36,7 @@ from dbanon.release.recode import Release, find_lost_columns, number_combination
 from dbanon.release.report import EvaluationOutcome, Provenance, RecountResult, Report
 from dbanon.release.words import now
 from dbanon.run.codes import count_averaged_codes
-from dbanon.run.coding import require_band_labels
+from dbanon.run.coding import require_band_labels, require_zip_labels
 from dbanon.run.disclosure import (
     collect_findings,
     describe_joint_rows,
@@ -277,6 +277,7 @@ class IndependentRun(ReleaseRun[W]):
             require_pseudonyms(draft, self.source, self.target, staged_release)
         verdict = planned.guarantee.check(counts, expected)
         require_band_labels(draft, self.target, staged_release)
+        require_zip_labels(planned.zip_areas, draft, self.target, staged_release)
         originals, names = draft.originals, draft.release.names
         written_counts = WrittenReleaseCounts(draft, self.source, self.target, staged_release)
         # A sample of the written rows can prove a column nearly unique. Such columns need no
@@ -372,7 +373,7 @@ def read_and_cluster(
     with clock.phase("read") as tick:
         tick(0.0)
         microdata = source.read(planned.relation, planned.roles, planned.job, tick)
-        microdata = code_columns(microdata, planned.policy)
+        microdata = code_columns(microdata, planned.policy, planned.zip_areas)
         microdata = merge_nulls(microdata, planned.policy)
         if planned.job.persons == SPLIT_PERSONS:
             # Spread the rows of each person over layers. Each layer has its own classes, and a

@@ -158,6 +158,10 @@ class DataFrameSource:
         """Refuse a hierarchy that is stored in a database; raises InvalidParameter."""
         return build(spec, (), column, pulse)
 
+    def count_zip_populations(self, table: str) -> dict[str, float]:
+        """Refuse a table of populations, since a cluster checks no profile."""
+        raise NotBuilt("Profiles are not checked on a cluster.", hint="Leave out `profile`.")
+
     def find_identifier_columns(self, relation: Relation) -> dict[str, str]:
         """Find columns that look like person identifiers, with reasons, in the first rows."""
         return find_identifier_columns(self.frame, relation.schema.attributes)
