@@ -283,9 +283,7 @@ class Policy:
     def __post_init__(self) -> None:
         check_options(self)
         self.coding.check()
-        require_profile_options(
-            self.profile, int(self.k), str(self.guarantee), self.zip_population
-        )
+        require_profile_options(self.profile, int(self.k), str(self.guarantee), self.zip_population)
         if self.method in SYNTHESIS_OPTIONS:
             raise InvalidParameter(
                 f"Method {self.method} makes synthetic rows, not classes.",

@@ -14,8 +14,8 @@ from dbanon.data.option import Option
 
 ZIP_POPULATION = Option(
     "With the profile hipaa: a table of the database with a column zip or zip3, and a column"
-    " population. ZIP codes that are quasi-identifiers become their first three digits, or 000 where"
-    " 20,000 people or fewer live.",
+    " population. ZIP codes that are quasi-identifiers become their first three digits, or 000"
+    " where 20,000 people or fewer live.",
     expected="the name of a table",
     form="TABLE",
     concerns_release=True,
@@ -68,6 +68,4 @@ def find_large_areas(populations: Mapping[str, float]) -> frozenset[str]:
     ----------
     populations : number of people by the first three digits of their ZIP codes.
     """
-    return frozenset(
-        area for area, people in populations.items() if people > MAX_SMALL_POPULATION
-    )
+    return frozenset(area for area, people in populations.items() if people > MAX_SMALL_POPULATION)

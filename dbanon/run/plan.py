@@ -30,7 +30,7 @@ from dbanon.job.requirements import (
 )
 from dbanon.job.sets import ColumnSet, require_comparable_values
 from dbanon.job.verdict import Verdict
-from dbanon.job.zip_codes import NO_ZIP_AREAS, ZipAreas, find_large_areas
+from dbanon.job.zip_codes import NO_ZIP_AREAS, ZipAreas
 from dbanon.ledger.source_history import NO_HISTORY, SourceHistory
 from dbanon.measures.recount import trees_of_models
 from dbanon.methods import find_method
@@ -43,7 +43,7 @@ from dbanon.run.expectations import require_expected_counts
 from dbanon.run.hierarchies import JobHierarchies, read_hierarchies
 from dbanon.run.history import require_first_release
 from dbanon.run.key import read_pseudonym_key
-from dbanon.run.profiles import find_zip_columns, require_profile
+from dbanon.run.profiles import find_zip_areas, require_profile
 from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.types import type_family
 from dbanon.stores.ports import PreparedRelease, Source, Target, W
@@ -274,16 +274,7 @@ def plan(
     ]
     guarantee.check_method(find_method(job.policy.method))
     _require_supported_columns(job, target, attributes)
-    names = list(
-        dict.fromkeys(
-            [
-                *job.named_columns,
-                *guarantee.counted_columns,
-                *job.columns_with_expectations,
-                *job.columns_for_risk,
-            ]
-        )
-    )
+    names = _list_names(job, guarantee)
     # A row locator is SQL that identifies a row, such as its key columns.
     relation = source.with_row_locator(relation, job, names)
     release_id = str(uuid.uuid4())
@@ -315,11 +306,7 @@ def plan(
     for name in model_trees:
         source.require_leaves(relation.attribute(name))
     relation, attributes = _inspect_columns(job, relation, attributes, sensitive, source, target)
-    zip_columns = find_zip_columns(job, attributes)
-    zip_areas = NO_ZIP_AREAS
-    if zip_columns:
-        populations = source.count_zip_populations(str(job.policy.zip_population))
-        zip_areas = ZipAreas(zip_columns, find_large_areas(populations))
+    zip_areas = find_zip_areas(job, attributes, source)
     require_profile(job, relation, attributes, source)
     passthrough = None
     if target is not None and job.kept_columns == CLIENT:
@@ -347,6 +334,17 @@ def plan(
         history=history,
         zip_areas=zip_areas,
     ).with_source_counts(source, target)
+
+
+def _list_names(job: Job, guarantee: Guarantee) -> list[str]:
+    """List the columns that a run reads or counts, each once."""
+    names = (
+        *job.named_columns,
+        *guarantee.counted_columns,
+        *job.columns_with_expectations,
+        *job.columns_for_risk,
+    )
+    return list(dict.fromkeys(names))
 
 
 def _inspect_columns(

@@ -32,6 +32,7 @@ from dbanon.errors import InvalidParameter, ProfileBroken, UnsupportedType
 from dbanon.job.coding import Coding
 from dbanon.job.job import Job
 from dbanon.job.profiles import HIPAA
+from dbanon.job.zip_codes import NO_ZIP_AREAS, ZipAreas, find_large_areas
 from dbanon.sessions.base import Relation
 from dbanon.stores.ports import Source
 
@@ -106,7 +107,9 @@ def _find_hipaa_problem(
         if _is_coded(job, kind, attribute, year):
             return None
         if holds_zip_codes(attribute):
-            return f"{_label(kind)}: ZIP codes are released as quasi-identifiers with zip_population"
+            return (
+                f"{_label(kind)}: ZIP codes are released as quasi-identifiers with zip_population"
+            )
         return _describe_problem(kind, year)
     if attribute.kind is Kind.OTHER:
         return "its type is one whose values are not examined"
@@ -198,15 +201,16 @@ def _describe(name: str, relation: Relation, source: Source) -> Attribute:
         return attribute
 
 
-def find_zip_columns(job: Job, quasi_identifiers: Sequence[Attribute]) -> tuple[str, ...]:
-    """Return the quasi-identifiers that become ZIP codes of three digits.
+def find_zip_areas(job: Job, quasi_identifiers: Sequence[Attribute], source: Source) -> ZipAreas:
+    """Return the quasi-identifiers that become ZIP codes of three digits, and which digits remain.
 
     Raises
     ------
-    InvalidParameter : there is none, or one has a hierarchy.
+    InvalidParameter : no quasi-identifier holds ZIP codes, or one has a hierarchy.
+    DbanonError : the table of populations cannot be read, or is of another form.
     """
     if job.policy.zip_population is None:
-        return ()
+        return NO_ZIP_AREAS
     names = tuple(a.name for a in quasi_identifiers if holds_zip_codes(a))
     if not names:
         raise InvalidParameter(
@@ -219,7 +223,9 @@ def find_zip_columns(job: Job, quasi_identifiers: Sequence[Attribute]) -> tuple[
                 f'Column "{name}" becomes three digits of a ZIP code, and also has a hierarchy.',
                 hint="Leave out the hierarchy (`hierarchies`), or `zip_population`.",
             )
-    return names
+    return ZipAreas(
+        names, find_large_areas(source.count_zip_populations(job.policy.zip_population))
+    )
 
 
 def _is_coded(job: Job, kind: IdentifierKind, attribute: Attribute, year: int) -> bool:

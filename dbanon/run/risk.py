@@ -115,6 +115,6 @@ def _require_limits(risk: JobRisk, figures: RiskFigures) -> None:
         names = " and ".join(f"risk.{name}" for name in exceeded)
         raise RiskTooHigh(
             f"The disclosure risk of the release is above {names}. Nothing was published.",
-            hint="Increase `k`, release fewer columns, or code them in wider bands. The job's private"
-            " file (risk.file) has the figures.",
+            hint="Increase `k`, release fewer columns, or code them in wider bands. The job's"
+            " private file (risk.file) has the figures.",
         )

@@ -62,7 +62,7 @@ def _find_columns(relation: Relation) -> tuple[Attribute, Attribute]:
     if zip_code.kind is not Kind.CATEGORY or population.kind not in _NUMBER_KINDS:
         raise UnsupportedType(
             f"{relation.name} does not have ZIP codes as text and populations as numbers.",
-            hint="As numbers, ZIP codes lose their first zeros. Cast the columns in a view, and name"
-            " it: `zip_population`.",
+            hint="As numbers, ZIP codes lose their first zeros. Cast the columns in a view, and"
+            " name it: `zip_population`.",
         )
     return zip_code, population

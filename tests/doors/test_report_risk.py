@@ -15,6 +15,7 @@ from tests.doors.html.pages import HOSTILE
 from tests.doors.html.test_page import Outline
 from tests.stores.job_lines import call
 
+PLANTED = " ".join(map(str, HOSTILE))
 MARK = "For the controller of the data, not for publication."
 
 
@@ -94,18 +95,21 @@ def test_figures_are_those_of_the_release(release: tuple[str, Path], tmp_path: P
     assert "another release" in refused(figures | {"after": fewer})
     for broken in ([], {}, figures | {"notes": 7}, figures | {"before": {}}, figures["before"]):
         assert "has no figures" in refused(broken)
-    wrong = figures["before"] | {"highest": None, "classes": HOSTILE}
-    assert "has no figures" in refused(figures | {"before": wrong | {"individual": HOSTILE}})
-    assert "has no figures" in call(
-        "report", release[0], "released", "-o", page, "--risk", tmp_path / "none.json"
-    ).stderr
+    wrong = figures["before"] | {"highest": None, "classes": PLANTED}
+    assert "has no figures" in refused(figures | {"before": wrong | {"individual": PLANTED}})
+    assert (
+        "has no figures"
+        in call(
+            "report", release[0], "released", "-o", page, "--risk", tmp_path / "none.json"
+        ).stderr
+    )
 
 
 def test_texts_of_the_file_stay_texts(release: tuple[str, Path], tmp_path: Path) -> None:
     figures = json.loads((release[1] / "risk.json").read_text())
-    figures["notes"] = [HOSTILE]
-    figures["before"]["source"] = figures["after"]["source"] = HOSTILE
-    figures["before"]["suda"]["contributions"] = {HOSTILE: 0.5}
+    figures["notes"] = [PLANTED]
+    figures["before"]["source"] = figures["after"]["source"] = PLANTED
+    figures["before"]["suda"]["contributions"] = {PLANTED: 0.5}
     file = tmp_path / "hostile.json"
     file.write_text(json.dumps(figures))
     outline = Outline(write_page(release, tmp_path / "page.html", "--risk", file))

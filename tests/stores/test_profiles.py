@@ -349,7 +349,9 @@ ZIP_CODES = ["10001", "10002-1234", "03601", "036011234", "100", "99999", "K1A 0
 POPULATIONS = [("10001", 15_000), ("10002", 6_000), ("03601", 20_000), ("10101", None)]
 
 
-def load_zip_codes(database: Database, populations: Any = POPULATIONS, zip_name: str = "zip") -> Any:
+def load_zip_codes(
+    database: Database, populations: Any = POPULATIONS, zip_name: str = "zip"
+) -> Any:
     rows = [(i, ZIP_CODES[i % 8], 150 + i % 40) for i in range(N_ROWS)]
     types = {"id": "integer", "zip": "text", "height": "integer"}
     database.load("people", {name: database.types[kind] for name, kind in types.items()}, rows)
@@ -428,18 +430,18 @@ def test_labels_show_no_smaller_area() -> None:
 @pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
 def test_ema_bounds_the_risk_and_refuses_direct_identifiers(database: Database) -> None:
     frame = load(database)
-    asked = {"profile": "ema", "k": 11}
+    ema = {"profile": "ema", "k": 11}
     with pytest.raises(ProfileBroken, match=r"0\.09, and with k = 10"):
         dbanon.anonymize_frame(frame, **options(profile="ema", k=10))
     direct = [name for letter, (name, _, _) in BROKEN if letter not in "BC"]
-    known = [name for letter, (name, _, _) in BROKEN if letter in "BC"]
-    error = refuse(database, ProfileBroken, **options(keep=[*direct, *known], **asked))
+    quasi_identifying = [name for letter, (name, _, _) in BROKEN if letter in "BC"]
+    error = refuse(database, ProfileBroken, **options(keep=[*direct, *quasi_identifying], **ema))
     for name in direct:
         assert f'olumn "{name}": a direct identifier (' in str(error.detail)
-    for name in known:
+    for name in quasi_identifying:
         assert f'olumn "{name}": others may know' in str(error.detail)
     for name in ("height", "admission_year", "diagnosis", "example.org", "High St"):
         assert name not in f"{error} {error.detail}"
     named = ["height", "age", "birth_year"]
-    report = dbanon.anonymize_frame(frame, **options(quasi_identifiers=named, **asked))[1]
+    report = dbanon.anonymize_frame(frame, **options(quasi_identifiers=named, **ema))[1]
     assert report.k_achieved >= 11

@@ -326,8 +326,12 @@ def _show_risk(file_job: FileJob, report: Report | PrivateReport, output_format:
 
     Files and mails of a scheduler may have other readers, so nothing else gets the figures.
     """
-    risk = None if report.internal is None else getattr(report.internal, "risk", None)
-    if risk is None or not isinstance(file_job.job, Job) or file_job.job.risk is None:
+    from dbanon.release.report import Report
+
+    if not isinstance(report, Report) or report.internal is None:
+        return
+    job, risk = file_job.job, report.internal.risk
+    if risk is None or not isinstance(job, Job) or job.risk is None:
         return
     if output_format != "json" and is_terminal():
         from dbanon.doors.cli.render import pairs_table, rows_table
@@ -335,10 +339,8 @@ def _show_risk(file_job: FileJob, report: Report | PrivateReport, output_format:
         header = ("measure", "before", "after")
         show(output_format, None, lambda: rows_table("Disclosure risk", header, risk.table_rows()))
         show(output_format, None, lambda: pairs_table("What it means", risk.pairs()))
-    if file_job.job.risk.file is not None:
-        file = file_for(
-            file_job.job.risk.file.replace("{job}", file_job.name), report.release_id
-        )
+    if job.risk.file is not None:
+        file = file_for(job.risk.file.replace("{job}", file_job.name), report.release_id)
         print_message(f"Disclosure risk, private and not for publication: {file}", event="info")
 
 

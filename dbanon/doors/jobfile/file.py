@@ -370,8 +370,7 @@ def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | N
             "where": job_spec.where,
             **build_entity_options(job_spec.entity),
             "chain": build_chain(job_spec.chain),
-            "expect": build_expectations(job_spec.expect),
-            "risk": build_risk(job_spec.risk),
+            **_build_checks(job_spec),
             "key": tuple(job_spec.key),
             **_build_column_options(job_spec),
             "hierarchies": hierarchies,
@@ -412,6 +411,11 @@ def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | N
         reads_file=spec.source.path is not None,
         creates_chain=job_spec.chain is not None and job_spec.chain.create,
     )
+
+
+def _build_checks(job_spec: JobSpec) -> KeywordArguments:
+    """Build the options of a job that check its source and its release."""
+    return {"expect": build_expectations(job_spec.expect), "risk": build_risk(job_spec.risk)}
 
 
 def _build_column_options(job_spec: JobSpec) -> KeywordArguments:

@@ -36,9 +36,7 @@ _OPTIONS_OF_RUN = (
     # Columns of the job.
     "quasi_identifiers",
 )
-_OPTIONS = {
-    option.name: option for option in _RUNNER.options if option.name not in _OPTIONS_OF_RUN
-}
+_OPTIONS = {option.name: option for option in _RUNNER.options if option.name not in _OPTIONS_OF_RUN}
 _Share = Annotated[float, Field(gt=0, le=1)]
 
 
@@ -84,7 +82,10 @@ def build_risk(spec: Any) -> JobRisk | None:
     names = ("quasi_identifiers", *_OPTIONS)
     options = {name: getattr(spec, name) for name in names if name in spec.model_fields_set}
     return JobRisk(
-        {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()},
+        {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in options.items()
+        },
         file=spec.file,
         max_individual=spec.max_individual,
         max_global=spec.max_global,

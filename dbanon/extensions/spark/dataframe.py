@@ -159,8 +159,8 @@ class DataFrameSource:
         return build(spec, (), column, pulse)
 
     def count_zip_populations(self, table: str) -> dict[str, float]:
-        """Refuse a table of populations, since a cluster checks no profile."""
-        raise NotBuilt("Profiles are not checked on a cluster.", hint="Leave out `profile`.")
+        """Raise an error: a cluster checks no profile, and refuses the option before."""
+        raise InvalidParameter("Profiles are not checked on a cluster.")
 
     def find_identifier_columns(self, relation: Relation) -> dict[str, str]:
         """Find columns that look like person identifiers, with reasons, in the first rows."""

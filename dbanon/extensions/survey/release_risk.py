@@ -52,9 +52,7 @@ def compare_release(
     ColumnNotFound : the release has none of the quasi-identifiers.
     TooFewRecords, UnsupportedType, InvalidParameter : the rows cannot be measured.
     """
-    sample_table = _read_rows(
-        sample, request.quasi_identifiers, request.weight, request.household
-    )
+    sample_table = _read_rows(sample, request.quasi_identifiers, request.weight, request.household)
     tick(0.3)
     released_names = [attribute.name for attribute in released.attributes]
     parts_by_name = find_released_parts(released.name, request.quasi_identifiers, released_names)
@@ -140,15 +138,17 @@ def _code_values(batches: Iterable[Any], positions: Sequence[int]) -> list[Coded
         if not len(batch):
             continue
         for index, values in enumerate(_list_values(batch, positions)):
-            known = code_of_value[index]
+            value_codes = code_of_value[index]
             batch_codes = [
-                MISSING_CODE if value is None else known.setdefault(_to_key(value), len(known))
+                MISSING_CODE
+                if value is None
+                else value_codes.setdefault(_to_key(value), len(value_codes))
                 for value in values
             ]
             codes[index].append(np.array(batch_codes, np.int32))
     return [
-        CodedColumn(np.concatenate(parts), tuple(map(str, known)))
-        for parts, known in zip(codes, code_of_value, strict=True)
+        CodedColumn(np.concatenate(parts), tuple(map(str, value_codes)))
+        for parts, value_codes in zip(codes, code_of_value, strict=True)
     ]
 
 
@@ -164,7 +164,7 @@ def _to_key(value: object) -> object:
     """Return what identifies a value: the value of numbers and texts, the text of all others."""
     is_plain = isinstance(value, (str, int, float))
     # Not a number equals nothing, not even itself.
-    return value if is_plain and value == value else str(value)  # noqa: PLR0124
+    return value if is_plain and value == value else str(value)
 
 
 def _to_weights(column: CodedColumn, name: str) -> NDArray[np.float64]:

@@ -45,8 +45,8 @@ def read_comparison(file: Path) -> tuple[RiskComparison, str | None]:
     except (OSError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError):
         raise InvalidParameter(
             f"{file} has no figures of the disclosure risk before and after.",
-            hint="Name the .json file that a job wrote for its key risk, or the JSON that dbanon risk"
-            " prints of a table and its release.",
+            hint="Name the .json file that a job wrote for its key risk, or the JSON that dbanon"
+            " risk prints of a table and its release.",
         ) from None
     return comparison, None if release_id is None else str(release_id)
 

@@ -386,8 +386,8 @@ WRONG = [
         for text, key, message in (
             ("{}", "", "must have file, max_individual or max_global"),
             ("{weight: age}", "", "must have file, max_individual or max_global"),
-            ("{max_individual: 0}", ".max_individual", "greater than 0"),
-            ("{max_global: 1.5}", ".max_global", "less than or equal to 1"),
+            ("{max_individual: 0}", ".max_individual", "must be above 0"),
+            ("{max_global: 1.5}", ".max_global", "must be 1 or less"),
             ("{file: risk.html}", ".file", "must contain {release}"),
             (f'{{file: "{SECRET}-{{release}}.pdf"}}', ".file", "must end in .html, .json or .txt"),
             ('{file: "s3://a/{release}.json"}', ".file", "must be a file on this machine"),
