@@ -150,6 +150,7 @@ def run_in_transactions(
             read_session = stack.enter_context(source.session(write=False))
         started = time.perf_counter()
         if exporter is not None:
+            exporter.label_codes = read_session.label_codes
             exporter.require_destinations(write_session)
         sql_source = SqlSource(read_session, disk)
         # A release by a SQL function has a summary, a table of aggregates for its readers. If this

@@ -604,6 +604,11 @@ FILES = (
         ],
     ),
     Steps(
+        "Leave out codes of the export.",
+        lambda w: w.table(exports=[{"path": str(w.path / w.new(".csv")), "codes": "source"}]),
+        [lambda w: w.table(exports=[{"path": str(w.path / w.new(".csv"))}])],
+    ),
+    Steps(
         'With decimal "," set separator to ";" or tab.',
         lambda w: w.table(exports=[{"path": str(w.path / w.new(".csv")), "decimal": ","}]),
         [

@@ -48,7 +48,16 @@ from dbanon.doors.jobfile.outcome import EVENTS, FIELDS, error_codes
 from dbanon.doors.jobfile.risk import RiskSpec
 from dbanon.doors.jobfile.schedule import require_schedule
 from dbanon.job.chain import Chain, ChainRules, require_chain_name, require_key_form
-from dbanon.job.export import COMPRESSIONS, DECIMALS, FORMATS, FORMULAS, SEPARATORS, Export
+from dbanon.job.export import (
+    CODES,
+    COMPRESSIONS,
+    DECIMALS,
+    FORMATS,
+    FORMULAS,
+    OF_RELEASE,
+    SEPARATORS,
+    Export,
+)
 from dbanon.job.job import IF_EXISTS, ON_NEW_COLUMN
 from dbanon.job.rules import RULES_NOT_READ
 from dbanon.stores.folders import is_row_file_url
@@ -174,6 +183,8 @@ class ExportSpec(StrictModel):
     separator: Literal[tuple(SEPARATORS)] = ","  # type: ignore[valid-type]
     decimal: Literal[DECIMALS] = "."  # type: ignore[valid-type]
     byte_order_mark: bool = False
+    # Which numbers the labels of SPSS and Stata have.
+    codes: Literal[CODES] = OF_RELEASE  # type: ignore[valid-type]
     keep_last: Annotated[int, Field(ge=1)] | None = None
 
     @model_validator(mode="after")
