@@ -459,6 +459,24 @@ OF_TABLES = (
         {"profile": "hipaa"},
         does=[{"quasi_identifiers": ["size"]}, {"top": {"age": 50}, "quasi_identifiers": ["age"]}],
     ),
+    Case("Use `k={}` or more.", {"profile": "ema", "quasi_identifiers": ["size"]}),
+    Case(
+        "Leave out `profile`, or choose a method that groups rows.",
+        {
+            "profile": "ema",
+            "k": 11,
+            "quasi_identifiers": ["size"],
+            "method": "individual_ranking",
+            "guarantee": "per_attribute",
+        },
+        leave_out=["profile"],
+        does=[{"method": "mdav", "guarantee": None}],
+    ),
+    Case(
+        "Leave out direct identifiers, and make the other",
+        {"profile": "ema", "k": 11, "quasi_identifiers": ["size"], "keep": ["age"]},
+        does=[{"keep": None}, {"keep": None, "quasi_identifiers": ["size", "age"]}],
+    ),
     # What strict refuses.
     Case(
         "Stop copying it, release it as a pseudonym, or leave out `strict`.",
