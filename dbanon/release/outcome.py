@@ -118,6 +118,8 @@ class OperatorFigures:
     loss : the exact loss.
     evaluation : the exact ``Evaluation.to_dict()``; None if it was not requested or failed.
     certificate : the exact certificate of the loss; None without one.
+    weighting : figures about records that count by their design weights, as
+        ``release.weights.describe_weighting`` returns them; None without weights.
     """
 
     def __init__(
@@ -125,10 +127,12 @@ class OperatorFigures:
         loss: ReleaseLoss,
         evaluation: JsonMapping | None = None,
         certificate: JsonMapping | None = None,
+        weighting: JsonMapping | None = None,
     ) -> None:
         self.loss = loss
         self.evaluation = evaluation
         self.certificate = certificate
+        self.weighting = weighting
 
     @property
     def information_loss(self) -> float:
@@ -147,7 +151,7 @@ class OperatorFigures:
 
     def to_ledger(self) -> JsonObject:
         """Return the figures as JSON values, for the ledger table that readers cannot access."""
-        return {
+        figures: JsonObject = {
             "note": INTERNAL_NOTE,
             "information_loss": self.information_loss,
             "information_loss_before_rounding": self.information_loss_before_rounding,
@@ -158,6 +162,10 @@ class OperatorFigures:
             "evaluation": None if self.evaluation is None else to_json_values(self.evaluation),
             "certificate": None if self.certificate is None else to_json_values(self.certificate),
         }
+        # Only releases with design weights have this key.
+        if self.weighting is not None:
+            figures["weighting"] = dict(self.weighting)
+        return figures
 
     def __repr__(self) -> str:
         return f"<{INTERNAL_NOTE}>"

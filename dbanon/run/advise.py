@@ -20,6 +20,7 @@ from dbanon.advice.roles import (
     SENSITIVE,
     UNDECIDED,
     RoleProposal,
+    find_design_weight,
     is_code,
     propose_column_roles,
 )
@@ -119,6 +120,7 @@ def advise(
     if recommendation is not None:
         # The recommended k may be larger than the one for which tails were counted.
         code_columns(uncoded, replace(planned.policy, k=recommendation.point.k))
+    design_weight = find_design_weight(roles, profile)
     return Advice(
         source=str(planned.relation.name),
         rows=profile.rows,
@@ -142,7 +144,9 @@ def advise(
         # The arguments of ``anonymize`` that make the recommended release.
         start={}
         if recommendation is None
-        else _build_anonymize_arguments(planned, request, roles, recommendation.point, microdata),
+        else _build_anonymize_arguments(
+            planned, request, roles, recommendation.point, microdata, design_weight
+        ),
         # ``valid`` is None if no quasi-identifier has a NULL.
         nulls=None if microdata.valid is None else null_choice,
         # The loss if classes may split the rows of a person.
@@ -464,6 +468,7 @@ def _build_anonymize_arguments(
     roles: Mapping[str, RoleProposal],
     point: Point,
     microdata: Microdata,
+    design_weight: str | None,
 ) -> JsonObject:
     """Build the arguments of ``anonymize`` for a trial release, without hierarchies.
 
@@ -483,6 +488,7 @@ def _build_anonymize_arguments(
     remaining_records = records_to_release(microdata, policy.nulls, point.k)
     optional_arguments = {
         "entity": planned.job.entity,
+        "design_weight": design_weight,
         "refine": point.refine,
         "recoding": point.recoding,
         "kinds": dict(policy.kinds) or None,

@@ -12,6 +12,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata
 from dbanon.data.schema import Attribute, Kind, apply_kinds, apply_orders
 from dbanon.data.types import JsonMapping
+from dbanon.data.weights import require_weight_type
 from dbanon.data.words import json_text
 from dbanon.errors import ColumnUnclassified, ColumnWithoutRule, TableChanged
 from dbanon.hierarchy.edges import Pulse, ignore_pulses
@@ -186,7 +187,7 @@ class Plan:
             quasi_identifiers=job.quasi_identifiers,
             sensitive=job.sensitive,
             # The report lists pseudonyms with the kept columns: both are released row by row.
-            kept=(*job.keep, *job.pseudonyms),
+            kept=(*job.keep, *job.copied_weights, *job.pseudonyms),
             not_copied=self.not_copied,
             k=int(policy.k),
             entity=job.entity,
@@ -307,6 +308,9 @@ def plan(
     for name in model_trees:
         source.require_leaves(relation.attribute(name))
     relation, attributes = _inspect_columns(job, relation, attributes, sensitive, source, target)
+    weights = tuple(relation.attribute(name) for name in job.design_weights)
+    for attribute in weights:
+        require_weight_type(attribute)
     require_profile(job, relation, attributes, source)
     passthrough = None
     if target is not None and job.kept_columns == CLIENT:
@@ -319,6 +323,7 @@ def plan(
         hierarchy_columns=frozenset(model_trees),
         entity_columns=tuple(person_attributes),
         passthrough=passthrough,
+        weights=weights,
     )
     return Plan(
         job=job,
@@ -354,9 +359,9 @@ def _inspect_columns(
     # If source and target are one database, or nothing is written, no value has to be copied into
     # a column of another database.
     if target is None or not target.copies_from(source):
-        if sensitive:
+        if inspected_names := (*sensitive, *job.design_weights):
             inspected_attributes = source.complete_attributes_from_values(
-                relation, [relation.attribute(name) for name in sensitive]
+                relation, [relation.attribute(name) for name in inspected_names]
             )
             relation = relation.with_attributes(inspected_attributes)
         return relation, source.complete_attributes_from_values(relation, quasi_identifiers)

@@ -270,6 +270,8 @@ def test_every_known_option_is_accepted(run_sql: Run) -> None:
         "recode": {},
         "profile": None,
         "persons": "whole",
+        "design_weight": None,
+        "weight_as": None,
     }
     arguments = {
         "entity",
