@@ -305,13 +305,18 @@ OF_TABLES = (
     # Design weights.
     Case(
         "Name the column: `design_weight`.",
-        {"weight_as": "mean"},
+        {"weight_as": "mean", "quasi_identifiers": ["age"]},
         values={"design_weight": "size"},
         doors=_LINE,
     ),
     Case(
         "Leave out `spill`, or `design_weight`.",
-        {"spill": "spill", "block_size": 50, "design_weight": "size"},
+        {
+            "spill": "spill",
+            "block_size": 50,
+            "quasi_identifiers": ["age"],
+            "design_weight": "size",
+        },
         leave_out=["spill", "design_weight"],
     ),
     Case(
@@ -319,6 +324,7 @@ OF_TABLES = (
         {
             "method": "individual_ranking",
             "guarantee": "per_attribute",
+            "quasi_identifiers": ["age"],
             "design_weight": "size",
         },
         leave_out=["design_weight"],
