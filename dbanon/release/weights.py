@@ -50,14 +50,16 @@ def describe_weighting(microdata: Microdata, release: Release) -> JsonObject:
     """Return figures about weighted records, for whoever runs the release only.
 
     ``information_loss`` is the loss of the released values in which each record counts by its
-    weight; None for Gower's distance. ``unweighted_means`` is the number of classes whose means are
-    not weighted, because one person has more than half of their weight.
+    weight; None for Gower's distance. ``dominated_classes`` is the number of classes in which one
+    person has more than half of the weight, so that means are not weighted; None if each attribute
+    has its own classes.
     """
+    n_dominated = None
+    if not release.has_classes_per_column:
+        n_dominated = int(find_dominated_classes(microdata, release.partition).sum())
     return {
         "information_loss": compute_weighted_loss(microdata, release),
-        "unweighted_means": int(find_dominated_classes(microdata, release.partition).sum())
-        if release.measure != "iloss"
-        else 0,
+        "dominated_classes": n_dominated,
     }
 
 

@@ -116,11 +116,10 @@ def describe_weight(arguments: JsonMapping) -> list[tuple[str, str]]:
     record = arguments.get(WEIGHT_RECORD)
     if not record:
         return []
-    forms = {
-        MEAN: "mean of each class, with the sum of the originals; means are weighted by it",
-        COPIED: "COPIED as it is; means are weighted by it",
-    }
-    return [("design weight", f"{record['column']}: {forms.get(record['as'], record['as'])}")]
+    forms = {MEAN: "mean of each class, with the sum of the originals", COPIED: "COPIED as it is"}
+    text = f"{record['column']}: {forms.get(record['as'], record['as'])}"
+    has_weighted_means = arguments.get("recoding") in ("mean", "representative")
+    return [("design weight", text + ("; means are weighted by it" if has_weighted_means else ""))]
 
 
 def describe_profile(arguments: JsonMapping) -> list[tuple[str, str]]:

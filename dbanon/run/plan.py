@@ -308,9 +308,6 @@ def plan(
     for name in model_trees:
         source.require_leaves(relation.attribute(name))
     relation, attributes = _inspect_columns(job, relation, attributes, sensitive, source, target)
-    weights = tuple(relation.attribute(name) for name in job.design_weights)
-    for attribute in weights:
-        require_weight_type(attribute)
     require_profile(job, relation, attributes, source)
     passthrough = None
     if target is not None and job.kept_columns == CLIENT:
@@ -323,7 +320,7 @@ def plan(
         hierarchy_columns=frozenset(model_trees),
         entity_columns=tuple(person_attributes),
         passthrough=passthrough,
-        weights=weights,
+        weights=_find_design_weights(job, relation),
     )
     return Plan(
         job=job,
@@ -373,6 +370,19 @@ def _inspect_columns(
     for name in (*job.quasi_identifiers, *job.retained_columns):
         target.require_type(relation.attribute(name))
     return relation, _build_quasi_identifiers(job, relation)
+
+
+def _find_design_weights(job: Job, relation: Relation) -> tuple[Attribute, ...]:
+    """Return the column with the design weight as the only element; empty if there is none.
+
+    Raises
+    ------
+    UnsupportedType : it does not hold numbers.
+    """
+    weights = tuple(relation.attribute(name) for name in job.design_weights)
+    for attribute in weights:
+        require_weight_type(attribute)
+    return weights
 
 
 def _find_passthrough_columns(

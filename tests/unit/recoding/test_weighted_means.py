@@ -40,7 +40,7 @@ def test_means_by_hand() -> None:
     centers = np.repeat([11 / 6, 102.75], 3)
     loss = shares @ (FRAME["x"] - centers) ** 2 / (shares @ (FRAME["x"] - mean) ** 2)
     assert report.internal.weighting["information_loss"] == pytest.approx(loss, rel=1e-12)
-    assert report.internal.weighting["unweighted_means"] == 0
+    assert report.internal.weighting["dominated_classes"] == 0
     assert report.internal.to_ledger()["weighting"] == report.internal.weighting
     assert report.internal.information_loss != pytest.approx(loss, rel=1e-6)
     # Readers of the report do not see it.
@@ -52,7 +52,7 @@ def test_no_mean_is_the_value_of_one_person() -> None:
     released, report = release(frame)
     # 9 of 11 are the weight of one row, whose value a weighted mean would nearly be.
     assert released["x"].tolist() == pytest.approx([7 / 3] * 3 + [102.75] * 3)
-    assert report.internal.weighting["unweighted_means"] == 1
+    assert report.internal.weighting["dominated_classes"] == 1
 
 
 def test_the_rows_of_a_person_count_together() -> None:
@@ -61,9 +61,9 @@ def test_the_rows_of_a_person_count_together() -> None:
         {"x": [1.0, 2.0, 3.0, 9.0, 5.0], "w": [2, 2, 2, 2, 1], "person": [1, 1, 1, 2, 3]}
     )
     _, report = release(frame, entity="person")
-    assert report.internal.weighting["unweighted_means"] == 1
+    assert report.internal.weighting["dominated_classes"] == 1
     _, report = release(frame)
-    assert report.internal.weighting["unweighted_means"] == 0
+    assert report.internal.weighting["dominated_classes"] == 0
 
 
 def test_classes_that_are_released_alike_share_a_weight() -> None:
