@@ -302,6 +302,33 @@ OF_TABLES = (
         leave_out=["spill"],
         does=[{"evaluate": None}],
     ),
+    # Design weights.
+    Case(
+        "Name the column: `design_weight`.",
+        {"weight_as": "mean", "quasi_identifiers": ["age"]},
+        values={"design_weight": "size"},
+        doors=_LINE,
+    ),
+    Case(
+        "Leave out `spill`, or `design_weight`.",
+        {
+            "spill": "spill",
+            "block_size": 50,
+            "quasi_identifiers": ["age"],
+            "design_weight": "size",
+        },
+        leave_out=["spill", "design_weight"],
+    ),
+    Case(
+        "Leave out `design_weight`.",
+        {
+            "method": "individual_ranking",
+            "guarantee": "per_attribute",
+            "quasi_identifiers": ["age"],
+            "design_weight": "size",
+        },
+        leave_out=["design_weight"],
+    ),
     # Local suppression.
     Case(
         "Leave out `recoding`.",
