@@ -1,4 +1,4 @@
-"""A reader's attack: what is published is the same, whatever the values are that a release hides.
+"""A reader's attack: published figures stay the same, whatever the values that a release hides.
 
 Two tables differ in one hidden value only, such as the highest income above a coded threshold. All
 that readers may have of their releases must be equal: rows, report, page, ledger and summary. If a
