@@ -183,3 +183,17 @@ def test_only_a_terminal_shows_the_figures(tmp_path: Path, monkeypatch: pytest.M
     assert "highest individual risk" in on_terminal.stdout
     as_json = call("run", write(tmp_path, text), "--format", "json")
     assert "highest" not in as_json.output
+
+
+def test_strata_count_as_columns_that_others_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = DuckdbDatabase(tmp_path / "d.duckdb")
+    monkeypatch.setenv("PEOPLE", database.url)
+    _load(database)
+    text = _risk_job('{file: "own/{release}.json"}', max_suppression="1.0")
+    roles = text.replace('"region": {role: quasi_identifier}', '"region": {role: by}')
+    done = call("run", write(tmp_path, roles))
+    assert done.exit_code == 0, done.stderr
+    [private_file] = (tmp_path / "own").iterdir()
+    assert json.loads(private_file.read_text())["after"]["quasi_identifiers"] == KEYS

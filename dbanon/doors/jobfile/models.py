@@ -370,6 +370,14 @@ class JobSpec(_JobOptions):
             self.columns[name].role in ("identifier", "drop") for name in quasi_identifiers
         ):
             raise validation_error("risk.quasi_identifiers must name a column that is released")
+        has_limit = (self.risk.max_individual, self.risk.max_global) != (None, None)
+        weight = None if self.risk.weight is None else self.columns[self.risk.weight]
+        # With the mean weight in place of each, a class of small weights would seem less at risk.
+        if has_limit and weight is not None and weight.role not in ("keep", "sensitive", "by"):
+            raise validation_error(
+                "risk.max_individual and risk.max_global need the weight in the release (role:"
+                " keep), or sampling_fraction in place of weight"
+            )
 
 
 def build_entity_options(entity: str | EntitySpec | None) -> dict[str, str | None]:
