@@ -33,6 +33,7 @@ RowMethod: TypeAlias = Literal[
     "kmember",
     "mondrian",
     "full_domain",
+    "global_recoding",
     "local_suppression",
     "npn_mhm",
     "mdav_mhm",
@@ -174,6 +175,8 @@ class ClassOptions(TypedDict, total=False):
     suppression: float
     # For full_domain: Release what classes have in common, not the levels.
     contract: bool
+    # For global_recoding: Largest share of cells to release as NULL.
+    cells: float
     # For local_suppression: Quasi-identifiers whose cells are spared, separated by commas, the most
     # important first.
     importance: str
@@ -249,6 +252,10 @@ class JobOptions(PolicyOptions, ReadingOptions, total=False):
     persons: Literal["whole", "rows"]
     # The chain that the release belongs to.
     chain: Chain | None
+    # The column with the design weight: for how many persons of the population a row stands.
+    design_weight: str | None
+    # How design weights are released.
+    weight_as: Literal["mean", "copied"] | None
     # independent: make another release of a source whose persons were released before, outside a
     # chain. Otherwise such a release is refused, because readers can intersect the classes of both.
     releases: Literal["independent"] | None

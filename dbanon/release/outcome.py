@@ -152,6 +152,8 @@ class OperatorFigures:
     certificate : the exact certificate of the loss; None without one.
     risk : the disclosure risk before and after, as its extension measured it; None if the job does
         not measure it. No ledger stores it.
+    weighting : figures about records that count by their design weights, as
+        ``release.weights.describe_weighting`` returns them; None without weights.
     """
 
     def __init__(
@@ -160,11 +162,13 @@ class OperatorFigures:
         evaluation: JsonMapping | None = None,
         certificate: JsonMapping | None = None,
         risk: RiskFigures | None = None,
+        weighting: JsonMapping | None = None,
     ) -> None:
         self.loss = loss
         self.evaluation = evaluation
         self.certificate = certificate
         self.risk = risk
+        self.weighting = weighting
 
     @property
     def information_loss(self) -> float:
@@ -183,7 +187,7 @@ class OperatorFigures:
 
     def to_ledger(self) -> JsonObject:
         """Return the figures as JSON values, for the ledger table that readers cannot access."""
-        return {
+        figures: JsonObject = {
             "note": INTERNAL_NOTE,
             "information_loss": self.information_loss,
             "information_loss_before_rounding": self.information_loss_before_rounding,
@@ -194,6 +198,10 @@ class OperatorFigures:
             "evaluation": None if self.evaluation is None else to_json_values(self.evaluation),
             "certificate": None if self.certificate is None else to_json_values(self.certificate),
         }
+        # Only releases with design weights have this key.
+        if self.weighting is not None:
+            figures["weighting"] = dict(self.weighting)
+        return figures
 
     def __repr__(self) -> str:
         return f"<{INTERNAL_NOTE}>"

@@ -33,6 +33,7 @@ from dbanon.errors import (
 from dbanon.job.export import OF_SOURCE, PARQUET, Export
 from dbanon.job.guarantee import REPORT_IT, Guarantee
 from dbanon.job.job import Job
+from dbanon.job.weight import WEIGHT_RECORD
 from dbanon.ledger import releases
 from dbanon.measures import Model
 from dbanon.measures.recount import row_levels
@@ -445,7 +446,7 @@ def _build_metadata(report: Report, class_columns: tuple[str, ...]) -> dict[str,
         "arguments": json.dumps(
             {
                 name: report.arguments.get(name)
-                for name in ("guarantee", "by", "models", "also_k")
+                for name in ("guarantee", "by", "models", "also_k", WEIGHT_RECORD)
                 if report.arguments.get(name)
             }
         ),

@@ -12,6 +12,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata
 from dbanon.data.schema import Attribute, Kind, apply_kinds, apply_orders
 from dbanon.data.types import JsonMapping
+from dbanon.data.weights import require_weight_type
 from dbanon.data.words import json_text
 from dbanon.errors import ColumnUnclassified, ColumnWithoutRule, TableChanged
 from dbanon.hierarchy.edges import Pulse, ignore_pulses
@@ -189,7 +190,7 @@ class Plan:
             quasi_identifiers=job.quasi_identifiers,
             sensitive=job.sensitive,
             # The report lists pseudonyms with the kept columns: both are released row by row.
-            kept=(*job.keep, *job.pseudonyms),
+            kept=(*job.keep, *job.copied_weights, *job.pseudonyms),
             not_copied=self.not_copied,
             k=int(policy.k),
             entity=job.entity,
@@ -319,6 +320,7 @@ def plan(
         hierarchy_columns=frozenset(model_trees),
         entity_columns=tuple(person_attributes),
         passthrough=passthrough,
+        weights=_find_design_weights(job, relation),
     )
     return Plan(
         job=job,
@@ -366,9 +368,9 @@ def _inspect_columns(
     # If source and target are one database, or nothing is written, no value has to be copied into
     # a column of another database.
     if target is None or not target.copies_from(source):
-        if sensitive:
+        if inspected_names := (*sensitive, *job.design_weights):
             inspected_attributes = source.complete_attributes_from_values(
-                relation, [relation.attribute(name) for name in sensitive]
+                relation, [relation.attribute(name) for name in inspected_names]
             )
             relation = relation.with_attributes(inspected_attributes)
         return relation, source.complete_attributes_from_values(relation, quasi_identifiers)
@@ -380,6 +382,19 @@ def _inspect_columns(
     for name in (*job.quasi_identifiers, *job.retained_columns):
         target.require_type(relation.attribute(name))
     return relation, _build_quasi_identifiers(job, relation)
+
+
+def _find_design_weights(job: Job, relation: Relation) -> tuple[Attribute, ...]:
+    """Return the column with the design weight as the only element; empty if there is none.
+
+    Raises
+    ------
+    UnsupportedType : it does not hold numbers.
+    """
+    weights = tuple(relation.attribute(name) for name in job.design_weights)
+    for attribute in weights:
+        require_weight_type(attribute)
+    return weights
 
 
 def _find_passthrough_columns(

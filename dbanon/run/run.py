@@ -15,6 +15,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import ClusteringResult
 from dbanon.data.types import JsonObject
+from dbanon.data.weights import require_finite_sum
 from dbanon.data.words import also_under_former_key
 from dbanon.errors import CodesAveraged, warn_caller
 from dbanon.job.guarantee import SPLIT_PERSONS
@@ -34,6 +35,7 @@ from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
 from dbanon.release.outcome import OperatorFigures, RiskFigures, build_losses
 from dbanon.release.recode import Release, find_lost_columns, number_combinations, recode
 from dbanon.release.report import EvaluationOutcome, Provenance, RecountResult, Report
+from dbanon.release.weights import average_weights, describe_weighting
 from dbanon.release.words import now
 from dbanon.run.codes import count_averaged_codes
 from dbanon.run.coding import require_band_labels, require_zip_labels
@@ -56,6 +58,7 @@ from dbanon.run.fingerprint import compute_fingerprint, digest_source
 from dbanon.run.history import caution_about_history, measure_joint_histories, warn_of_history
 from dbanon.run.linkage import RetainedColumns, WrittenReleaseCounts, find_linking_columns
 from dbanon.run.plan import Plan, plan
+from dbanon.run.weights import build_weight_record, require_class_weights
 from dbanon.stores.ports import PreparedRelease, Source, Target, W
 from dbanon.version import version
 
@@ -207,7 +210,12 @@ class ReleaseRun(ABC, Generic[W]):
             # ``internal`` has what only the operator may see: the exact losses, and these figures.
             if report.internal is not None:
                 report = replace(
-                    report, internal=OperatorFigures(report.internal.loss, **exact_figures)
+                    report,
+                    internal=OperatorFigures(
+                        report.internal.loss,
+                        weighting=report.internal.weighting,
+                        **exact_figures,
+                    ),
                 )
             report = report.with_provenance(
                 digest=target.digest(staged_release), seconds=dict(clock.seconds)
@@ -278,6 +286,7 @@ class IndependentRun(ReleaseRun[W]):
         verdict = planned.guarantee.check(counts, expected)
         require_band_labels(draft, self.target, staged_release)
         require_zip_labels(planned.zip_areas, draft, self.target, staged_release)
+        require_class_weights(draft, self.target, staged_release)
         originals, names = draft.originals, draft.release.names
         written_counts = WrittenReleaseCounts(draft, self.source, self.target, staged_release)
         # A sample of the written rows can prove a column nearly unique. Such columns need no
@@ -373,6 +382,8 @@ def read_and_cluster(
     with clock.phase("read") as tick:
         tick(0.0)
         microdata = source.read(planned.relation, planned.roles, planned.job, tick)
+        if microdata.weights is not None:
+            require_finite_sum(microdata.weights, str(planned.job.design_weight))
         microdata = code_columns(microdata, planned.policy, planned.zip_areas)
         microdata = merge_nulls(microdata, planned.policy)
         if planned.job.persons == SPLIT_PERSONS:
@@ -397,7 +408,7 @@ def read_and_cluster(
         if find_method(policy.method).suppresses_cells:
             # The recount, the evaluation and the report need to know which cells are NULL now.
             microdata = suppress_differing_cells(
-                microdata, clustering.classes, keep_originals=policy.evaluate
+                microdata, clustering, policy.hierarchies, keep_originals=policy.evaluate
             )
     return microdata, policy, clustering
 
@@ -444,7 +455,7 @@ def recode_release(
 ) -> Release:
     """Compute the released values of the classes."""
     relation = planned.relation
-    return recode(
+    release = recode(
         microdata,
         clustering,
         policy,
@@ -453,6 +464,9 @@ def recode_release(
         ),
         build_trees=planned.build_trees,
     )
+    for name in planned.job.averaged_weights:
+        release = replace(release, weight=average_weights(microdata, release, name))
+    return release
 
 
 def build_report(
@@ -489,6 +503,7 @@ def build_report(
     levels = None if clustering.levels is None else dict(clustering.levels.levels)
     if levels is not None:
         further_arguments["levels"] = levels
+    further_arguments |= build_weight_record(draft)
     if draft.release.suppressed_cells:
         further_arguments["suppressed_cells"] = dict(draft.release.suppressed_cells)
     # Rows with a released number that is no code of their column, such as a mean of postcodes.
@@ -500,6 +515,9 @@ def build_report(
     release, policy = draft.release, planned.policy
     lost_columns = find_lost_columns(release.columns, policy.hierarchies)
     public_losses, exact_losses = build_losses(release, levels, lost_columns)
+    weighting = None
+    if draft.microdata.weights is not None:
+        weighting = describe_weighting(draft.microdata, release)
     return Report(
         planned.build_request(
             policy,
@@ -518,5 +536,5 @@ def build_report(
             dbanon_version=version(),
             relation=str(output.relation),
         ),
-        internal=OperatorFigures(exact_losses),
+        internal=OperatorFigures(exact_losses, weighting=weighting),
     )

@@ -271,6 +271,8 @@ def test_every_known_option_is_accepted(run_sql: Run) -> None:
         "profile": None,
         "zip_population": None,
         "persons": "whole",
+        "design_weight": None,
+        "weight_as": None,
     }
     arguments = {
         "entity",

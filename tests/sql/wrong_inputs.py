@@ -197,6 +197,12 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
     "releases that are neither (word)": ("invalid_parameter", {"releases": "dependent"}),
     "spellings of nobody": ("invalid_parameter", {"entity_normalize": "trim"}),
     "persons in parts (word)": ("invalid_parameter", {"entity": "id", "persons": "parts"}),
+    "a form of no weight": ("invalid_parameter", {"weight_as": "mean"}),
+    "a form of weights that is none (word)": (
+        "invalid_parameter",
+        {"design_weight": "twice", "weight_as": "rounded"},
+    ),
+    "a weight that is a quasi-identifier": ("invalid_parameter", {"design_weight": "a"}),
     "rows of nobody": ("invalid_parameter", {"persons": "rows"}),
     "an option of another method": ("unknown_option", {"options": {"gamma": 1}}),
     "an option of another type": (

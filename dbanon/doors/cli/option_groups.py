@@ -20,7 +20,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "Start with": _START_OPTIONS,
     "Columns, rows and persons": (
         "single_s", "declared", "by", "key", "where", "orders", "order_files", "kinds", "entity",
-        "entity_normalize", "persons", "pseudonyms", "pseudonym_key",
+        "entity_normalize", "persons", "pseudonyms", "pseudonym_key", "design_weight", "weight_as",
     ),
     "Reading files": (
         "dates", "decimal", "thousands", "trim", "types", "header", "skip_lines", "sheet",

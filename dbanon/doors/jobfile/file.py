@@ -18,7 +18,12 @@ from dbanon.data.option import all_parameters
 from dbanon.data.types import KeywordArguments
 from dbanon.doors.engines import Engine
 from dbanon.doors.html import needs_evaluation
-from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, build_models, parse_hierarchies
+from dbanon.doors.jobfile.columns import (
+    QuasiIdentifierColumn,
+    WeightColumn,
+    build_models,
+    parse_hierarchies,
+)
 from dbanon.doors.jobfile.document import Document, read_document
 from dbanon.doors.jobfile.expectations import build_expectations
 from dbanon.doors.jobfile.field_types import build_date_variables, describe_error, expand_variables
@@ -435,6 +440,7 @@ def _build_column_options(job_spec: JobSpec) -> KeywordArguments:
         "keep": columns_by_role["keep"],
         "by": columns_by_role["by"],
         "pseudonyms": columns_by_role["pseudonym"],
+        **_build_weight_options(job_spec),
         **{
             option: {
                 name: getattr(column, key)
@@ -452,6 +458,14 @@ def _build_column_options(job_spec: JobSpec) -> KeywordArguments:
             if column.order is not None
         },
     }
+
+
+def _build_weight_options(job_spec: JobSpec) -> KeywordArguments:
+    """Build the options of the design weight; at most one column has this role."""
+    for name, column in job_spec.columns.items():
+        if isinstance(column, WeightColumn):
+            return {"design_weight": name, "weight_as": column.weight_as}
+    return {}
 
 
 def _require_runnable(spec: JobFileSpec, job_spec: JobSpec, job: Job, *, on_cluster: bool) -> None:

@@ -401,6 +401,8 @@ def find_contradictions(
     """
     if "quasi_identifier" not in roles.values():
         yield "columns must have a quasi_identifier"
+    if list(roles.values()).count("weight") > 1:
+        yield "columns must have no more than one weight"
     if any(roles.get(name) != "identifier" for name in entity_columns):
         yield "entity must be a column of role identifier"
     if not set(key) <= set(roles):

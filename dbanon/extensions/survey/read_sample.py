@@ -9,10 +9,11 @@ from decimal import Decimal, InvalidOperation
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.microdata import CodedColumn, ColumnRoles, Microdata
-from dbanon.data.schema import NOMINAL, Attribute, Kind, apply_kinds
-from dbanon.errors import ColumnNotFound, KeyRequired, TooFewRecords, UnsupportedType
-from dbanon.extensions.survey.assess import Sample, require_positive_weights
+from dbanon.data.microdata import CodedColumn, ColumnRoles, Microdata, take_weights
+from dbanon.data.schema import NOMINAL, Kind, apply_kinds
+from dbanon.data.weights import WEIGHT_KINDS, require_weight_type
+from dbanon.errors import ColumnNotFound, KeyRequired, TooFewRecords
+from dbanon.extensions.survey.assess import Sample
 from dbanon.extensions.survey.frequencies import MISSING_CODE
 from dbanon.extensions.survey.request import RiskRequest
 from dbanon.job.job import Job
@@ -21,9 +22,6 @@ from dbanon.job.requirements import require_kinds
 from dbanon.measures.figure import Tick, ignore_progress
 from dbanon.run.compare_analyses import find_bounds
 from dbanon.stores.ports import Source
-
-# Kinds of amounts; dates and times are numbers, too, but none of persons.
-WEIGHT_KINDS = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +107,7 @@ def read_table(
         name=str(relation.name),
         columns=tuple(coded_columns[name] for name in request.quasi_identifiers),
         is_number=tuple(name in nominal_names for name in request.quasi_identifiers),
-        weights=_read_weights(microdata, request.weight),
+        weights=None if request.weight is None else take_weights(microdata, request.weight),
         household=None if request.household is None else coded_columns[request.household],
         row_keys={name: coded_columns[name] for name in request.key},
         positions=microdata.keys[:, 0],
@@ -246,21 +244,6 @@ def _describe_job(table: str, names: tuple[str, ...]) -> Job:
     return Job(table=table, output="", quasi_identifiers=names, policy=policy)
 
 
-def require_weight_type(attribute: Attribute) -> None:
-    """Check that a column can be a design weight.
-
-    Raises
-    ------
-    UnsupportedType : it does not hold numbers.
-    """
-    if attribute.kind not in WEIGHT_KINDS:
-        raise UnsupportedType(
-            f'Column "{attribute.name}" is of type {attribute.sql_type or "text"}, and cannot be'
-            " the number of persons that a row stands for.",
-            hint="Name a column of numbers, or cast it to a number in a view.",
-        )
-
-
 def code_sample(table: SampleTable, population: SampleTable | None = None) -> Sample:
     """Code the values of a sample, and those of a population table with the same codes.
 
@@ -315,21 +298,3 @@ def _list_coded_columns(microdata: Microdata) -> dict[str, CodedColumn]:
         attribute.name: CodedColumn(microdata.codes[:, index].copy(), microdata.categories[index])
         for index, attribute in enumerate(microdata.categorical)
     }
-
-
-def _read_weights(microdata: Microdata, name: str | None) -> NDArray[np.float64] | None:
-    """Return the weights of the records, float64 (n,); None if no column has them.
-
-    Raises
-    ------
-    InvalidParameter : a weight is NULL or not above 0.
-    """
-    if name is None:
-        return None
-    position = [attribute.name for attribute in microdata.numeric].index(name)
-    weights = np.ascontiguousarray(microdata.numbers[:, position])
-    is_valid = microdata.valid_column(name)
-    require_positive_weights(
-        weights, np.ones(len(weights), np.bool_) if is_valid is None else is_valid, name
-    )
-    return weights

@@ -12,17 +12,15 @@ from numpy.typing import NDArray
 
 from dbanon.data.microdata import CodedColumn
 from dbanon.data.schema import Kind
+from dbanon.data.weights import WEIGHT_KINDS, require_positive_weights, require_weight_type
 from dbanon.errors import InvalidParameter, TooFewRecords
-from dbanon.extensions.survey.assess import require_positive_weights
 from dbanon.extensions.survey.frequencies import MISSING_CODE
 from dbanon.extensions.survey.private_file import open_private_file
 from dbanon.extensions.survey.read_sample import (
-    WEIGHT_KINDS,
     SampleTable,
     code_sample,
     find_released_parts,
     join_parts,
-    require_weight_type,
 )
 from dbanon.extensions.survey.request import RiskRequest
 from dbanon.extensions.survey.risk_comparison import RiskComparison, compare_samples
