@@ -197,3 +197,20 @@ def test_strata_count_as_columns_that_others_know(
     assert done.exit_code == 0, done.stderr
     [private_file] = (tmp_path / "own").iterdir()
     assert json.loads(private_file.read_text())["after"]["quasi_identifiers"] == KEYS
+
+
+def test_released_design_weights_are_those_of_the_risk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = DuckdbDatabase(tmp_path / "d.duckdb")
+    monkeypatch.setenv("PEOPLE", database.url)
+    _load(database)
+    text = _risk_job('{weight: weight, max_individual: 0.2, file: "own/{release}.json"}')
+    roles = text.replace('{role: keep, reason: "design"}', "{role: weight}")
+    done = call("run", write(tmp_path, roles))
+    assert done.exit_code == 0, done.stderr
+    [private_file] = (tmp_path / "own").iterdir()
+    figures = json.loads(private_file.read_text())
+    assert figures["after"]["basis"] == "weights"
+    sizes = [figures[side]["population_size"] for side in ("before", "after")]
+    assert sizes[1] == pytest.approx(sizes[0])
