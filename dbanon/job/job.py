@@ -40,6 +40,7 @@ from dbanon.job.requirements import (
     require_spillable,
     require_split_person_options,
 )
+from dbanon.job.risk import JobRisk
 from dbanon.job.rules import RULES_NOT_READ, require_no_columns
 from dbanon.job.sets import require_column_sets
 from dbanon.job.weight import COPIED, DESIGN_WEIGHT, WEIGHT_AS, check_weight
@@ -141,6 +142,7 @@ class Job:
         such as from a number to text.
     expect : expected counts of the source; None for no expectations.
     accept_counts : the names of expectations, such as ``rows``, that this run need not meet.
+    risk : the disclosure risk to measure before and after; None to measure none.
     fingerprint_key : the key of the source's fingerprint, empty for a fingerprint without a key;
         None for no fingerprint.
     door : ``python``, ``cli``, ``job`` or ``sql``: the interface of the request, for the ledger.
@@ -322,6 +324,7 @@ class Job:
     accept_types: tuple[str, ...] = ()
     expect: Expectations | None = None
     accept_counts: tuple[str, ...] = ()
+    risk: JobRisk | None = None
     fingerprint_key: bytes | None = field(default=None, repr=False)
     door: str = "python"
     run_id: str = field(default_factory=lambda: str(uuid.uuid4()), compare=False)
@@ -475,6 +478,11 @@ class Job:
         return (*filter(None, (self.entity,)), *self.expect.share_null)
 
     @property
+    def columns_for_risk(self) -> tuple[str, ...]:
+        """The columns whose disclosure risk is measured, and its weights and households."""
+        return () if self.risk is None else self.risk.columns(self.quasi_identifiers)
+
+    @property
     def columns_to_read(self) -> tuple[str, ...]:
         """The columns to read from the source, each once."""
         return tuple(
@@ -496,7 +504,13 @@ class Job:
         exports = tuple(replace(export, path=map_path(export.path)) for export in self.exports)
         chain = None if self.chain is None else self.chain.with_paths(map_path, map_text)
         pseudonym_options = self.pseudonym_options.with_paths(map_path, map_text)
-        return replace(self, chain=chain, exports=exports, pseudonym_options=pseudonym_options)
+        return replace(
+            self,
+            chain=chain,
+            exports=exports,
+            pseudonym_options=pseudonym_options,
+            risk=self.risk and self.risk.with_path(map_path),
+        )
 
     def require_option_allowed(self, option: str) -> None:
         """Check that the job allows the option ``plan`` or ``skip_unchanged`` of ``dbanon run``.

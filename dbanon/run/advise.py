@@ -98,7 +98,7 @@ def advise(
         job_to_check = replace(job, sensitive=request.sensitive)
         require_profile(job_to_check, planned.relation, planned.roles.quasi_identifiers, source)
         uncoded = source.read(planned.relation, planned.roles, job, tick)
-        microdata = code_columns(uncoded, planned.policy)
+        microdata = code_columns(uncoded, planned.policy, planned.zip_areas)
     # A combination of values that occurs in fewer rows than this singles persons out. The values in
     # ``request.k`` ascend, so the first is the smallest.
     rare_below = max(SMALL_COUNT, request.k[0])

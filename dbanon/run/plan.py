@@ -31,6 +31,7 @@ from dbanon.job.requirements import (
 )
 from dbanon.job.sets import ColumnSet, require_comparable_values
 from dbanon.job.verdict import Verdict
+from dbanon.job.zip_codes import NO_ZIP_AREAS, ZipAreas
 from dbanon.ledger.source_history import NO_HISTORY, SourceHistory
 from dbanon.measures.recount import trees_of_models
 from dbanon.methods import find_method
@@ -43,7 +44,7 @@ from dbanon.run.expectations import require_expected_counts
 from dbanon.run.hierarchies import JobHierarchies, read_hierarchies
 from dbanon.run.history import require_first_release
 from dbanon.run.key import read_pseudonym_key
-from dbanon.run.profiles import require_profile
+from dbanon.run.profiles import find_zip_areas, require_profile
 from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.types import type_family
 from dbanon.stores.ports import PreparedRelease, Source, Target, W
@@ -72,6 +73,7 @@ class Plan:
     history : the earlier releases of the source; none unless a release is written.
     source_counts : the numbers of rows and persons of the source, if the job expects counts.
     expectation_report : what ``source_counts`` were compared with, for the report.
+    zip_areas : the columns of ZIP codes, and the areas whose digits are released.
     """
 
     job: Job
@@ -88,6 +90,7 @@ class Plan:
     history: SourceHistory = NO_HISTORY
     source_counts: Mapping[str, int] = field(default_factory=dict)
     expectation_report: JsonMapping = field(default_factory=dict)
+    zip_areas: ZipAreas = NO_ZIP_AREAS
 
     def with_source_counts(self, source: Source, target: Target[W] | None) -> Plan:
         """Count the source and check the counts against the job's expectations.
@@ -272,11 +275,7 @@ def plan(
     ]
     guarantee.check_method(find_method(job.policy.method))
     _require_supported_columns(job, target, attributes)
-    names = list(
-        dict.fromkeys(
-            [*job.named_columns, *guarantee.counted_columns, *job.columns_with_expectations]
-        )
-    )
+    names = _list_names(job, guarantee)
     # A row locator is SQL that identifies a row, such as its key columns.
     relation = source.with_row_locator(relation, job, names)
     release_id = str(uuid.uuid4())
@@ -308,6 +307,7 @@ def plan(
     for name in model_trees:
         source.require_leaves(relation.attribute(name))
     relation, attributes = _inspect_columns(job, relation, attributes, sensitive, source, target)
+    zip_areas = find_zip_areas(job, attributes, source)
     require_profile(job, relation, attributes, source)
     passthrough = None
     if target is not None and job.kept_columns == CLIENT:
@@ -334,7 +334,19 @@ def plan(
         source_state=source_state,
         pseudonym_key=pseudonym_key,
         history=history,
+        zip_areas=zip_areas,
     ).with_source_counts(source, target)
+
+
+def _list_names(job: Job, guarantee: Guarantee) -> list[str]:
+    """List the columns that a run reads or counts, each once."""
+    names = (
+        *job.named_columns,
+        *guarantee.counted_columns,
+        *job.columns_with_expectations,
+        *job.columns_for_risk,
+    )
+    return list(dict.fromkeys(names))
 
 
 def _inspect_columns(

@@ -32,13 +32,13 @@ from dbanon.partitioning.sets import coarsen_for_column_sets
 from dbanon.release.attribute_disclosure import FewPersons, RetainedIdentifier
 from dbanon.release.cells import suppress_differing_cells
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
-from dbanon.release.outcome import OperatorFigures, build_losses
+from dbanon.release.outcome import OperatorFigures, RiskFigures, build_losses
 from dbanon.release.recode import Release, find_lost_columns, number_combinations, recode
 from dbanon.release.report import EvaluationOutcome, Provenance, RecountResult, Report
 from dbanon.release.weights import average_weights, describe_weighting
 from dbanon.release.words import now
 from dbanon.run.codes import count_averaged_codes
-from dbanon.run.coding import require_band_labels
+from dbanon.run.coding import require_band_labels, require_zip_labels
 from dbanon.run.disclosure import (
     collect_findings,
     describe_joint_rows,
@@ -71,6 +71,9 @@ PhaseProgress = Callable[[str, float], None]
 # Writes files of a release. Called with the target, staged release, count requests, counts,
 # guarantee and report. Returns the ledger's entries for the files.
 ExportFiles = Callable[..., "list[JsonObject]"]
+# Measures the disclosure risk before and after. Called with the prepared release, the staged
+# release, and a function that takes the share of the work that is done.
+MeasureRisk = Callable[..., RiskFigures]
 
 
 def run(
@@ -79,6 +82,7 @@ def run(
     target: Target[W],
     progress: PhaseProgress | None = None,
     export: ExportFiles | None = None,
+    measure_risk: MeasureRisk | None = None,
 ) -> Report:
     """Run a job: plan, read, cluster, recode; then stage, recount and publish (``ReleaseRun``).
 
@@ -90,6 +94,8 @@ def run(
         visible yet.
     export : writes files of the verified release before it becomes visible. The report and the
         ledger store the entries that it returns.
+    measure_risk : measures the disclosure risk before the release becomes visible, for the operator
+        only; raises RiskTooHigh if a limit of the job is exceeded.
 
     Raises
     ------
@@ -125,6 +131,7 @@ def run(
         identifiers=identifiers,
         spellings=spellings,
         caution=caution,
+        measure_risk=measure_risk,
     )
     return release_run.publish()
 
@@ -191,7 +198,7 @@ class ReleaseRun(ABC, Generic[W]):
             requests = self.planned.count_requests(self.draft.release.names)
             counts = target.count(staged_release, requests)
             recount_result = self.check(staged_release, counts)
-        outcome, exact_figures, public_figures = self.evaluate()
+        outcome, exact_figures, public_figures = self.evaluate(staged_release)
         # This phase builds the report, which contains the digest of the written rows.
         with clock.phase("digest"):
             report = build_report(self.planned, self.draft, self.clustering, recount_result)
@@ -228,7 +235,7 @@ class ReleaseRun(ABC, Generic[W]):
             created_at=recorded_at, seconds=clock.seconds | {"total": clock.elapsed}
         )
 
-    def evaluate(self) -> tuple[EvaluationOutcome, JsonObject, JsonObject]:
+    def evaluate(self, staged_release: W) -> tuple[EvaluationOutcome, JsonObject, JsonObject]:
         """Evaluate the release, attack it and certify it, as far as the policy requests that.
 
         Returns the evaluation, figures for the operator only, because they would reveal too much
@@ -261,11 +268,13 @@ class IndependentRun(ReleaseRun[W]):
     ----------
     identifiers, spellings : findings on columns of the source, for the report.
     caution : the caution about earlier releases of the source; None if there is none.
+    measure_risk : as for ``run``.
     """
 
     identifiers: tuple[RetainedIdentifier, ...]
     spellings: tuple[FewPersons, ...]
     caution: Caution | None
+    measure_risk: MeasureRisk | None = None
 
     def check(self, staged_release: W, counts: Counts) -> RecountResult:
         """Check the guarantee, then look for disclosure that it does not rule out."""
@@ -276,6 +285,7 @@ class IndependentRun(ReleaseRun[W]):
             require_pseudonyms(draft, self.source, self.target, staged_release)
         verdict = planned.guarantee.check(counts, expected)
         require_band_labels(draft, self.target, staged_release)
+        require_zip_labels(planned.zip_areas, draft, self.target, staged_release)
         require_class_weights(draft, self.target, staged_release)
         originals, names = draft.originals, draft.release.names
         written_counts = WrittenReleaseCounts(draft, self.source, self.target, staged_release)
@@ -313,6 +323,14 @@ class IndependentRun(ReleaseRun[W]):
             homogeneity=measure_homogeneity(planned, names, count_homogeneous),
             joint_counts=joint_counts,
         )
+
+    def evaluate(self, staged_release: W) -> tuple[EvaluationOutcome, JsonObject, JsonObject]:
+        """Also measure the disclosure risk, if the job requests that."""
+        outcome, exact_figures, public_figures = super().evaluate(staged_release)
+        if self.measure_risk is not None:
+            with self.clock.phase("risk") as tick:
+                exact_figures["risk"] = self.measure_risk(self.draft, staged_release, tick)
+        return outcome, exact_figures, public_figures
 
     def complete(self, report: Report) -> Report:
         """Add what the report says about earlier releases and copied rows, and warn."""
@@ -366,7 +384,7 @@ def read_and_cluster(
         microdata = source.read(planned.relation, planned.roles, planned.job, tick)
         if microdata.weights is not None:
             require_finite_sum(microdata.weights, str(planned.job.design_weight))
-        microdata = code_columns(microdata, planned.policy)
+        microdata = code_columns(microdata, planned.policy, planned.zip_areas)
         microdata = merge_nulls(microdata, planned.policy)
         if planned.job.persons == SPLIT_PERSONS:
             # Spread the rows of each person over layers. Each layer has its own classes, and a
@@ -390,7 +408,7 @@ def read_and_cluster(
         if find_method(policy.method).suppresses_cells:
             # The recount, the evaluation and the report need to know which cells are NULL now.
             microdata = suppress_differing_cells(
-                microdata, clustering.classes, keep_originals=policy.evaluate
+                microdata, clustering, policy.hierarchies, keep_originals=policy.evaluate
             )
     return microdata, policy, clustering
 

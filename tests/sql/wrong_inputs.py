@@ -138,6 +138,8 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
     "a bottom above the top": ("invalid_parameter", {"bottom": {"a": 5.0}, "top": {"a": 3.0}}),
     "borders that do not ascend": ("invalid_parameter", {"recode": {"a": [5.0, 3.0]}}),
     "an unknown profile (word)": ("invalid_parameter", {"profile": "gdpr"}),
+    "a profile that needs a larger k": ("profile_broken", {"profile": "ema"}),
+    "populations without a profile": ("invalid_parameter", {"zip_population": "nobody"}),
     "a set of no column": ("invalid_parameter", {"also_k": [[]]}),
     "a set of a column that is not released": ("invalid_parameter", {"also_k": [["nobody"]]}),
     "withholding without a budget": ("invalid_parameter", {**MODELS, "withhold_failing": True}),

@@ -31,7 +31,8 @@ _GROUPS: dict[str, tuple[str, ...]] = {
         "steps", "top", "bottom", "recode", "seed", "refine", "refine_", "block_",
     ),
     "Privacy models and limits": (
-        "models", "also_k", "max_suppression", "withhold_failing", "guarantee", "profile", "strict",
+        "models", "also_k", "max_suppression", "withhold_failing", "guarantee", "profile",
+        "zip_population", "strict",
     ),
     "Earlier releases and chains": (
         "releases", "chain", "chain_key", "chain_max_exposed", "chain_accept_turnover",

@@ -42,6 +42,7 @@ from dbanon.doors.jobfile.problems import (
     record_passwords,
     record_validation_errors,
 )
+from dbanon.doors.jobfile.risk import build_risk, require_risk_options
 from dbanon.errors import DbanonError, InvalidParameter, nearest_names
 from dbanon.job.export import Export
 from dbanon.job.job import Job
@@ -374,7 +375,7 @@ def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | N
             "where": job_spec.where,
             **build_entity_options(job_spec.entity),
             "chain": build_chain(job_spec.chain),
-            "expect": build_expectations(job_spec.expect),
+            **_build_checks(job_spec),
             "key": tuple(job_spec.key),
             **_build_column_options(job_spec),
             "hierarchies": hierarchies,
@@ -415,6 +416,11 @@ def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | N
         reads_file=spec.source.path is not None,
         creates_chain=job_spec.chain is not None and job_spec.chain.create,
     )
+
+
+def _build_checks(job_spec: JobSpec) -> KeywordArguments:
+    """Build the options of a job that check its source and its release."""
+    return {"expect": build_expectations(job_spec.expect), "risk": build_risk(job_spec.risk)}
 
 
 def _build_column_options(job_spec: JobSpec) -> KeywordArguments:
@@ -468,10 +474,20 @@ def _require_runnable(spec: JobFileSpec, job_spec: JobSpec, job: Job, *, on_clus
     Raises
     ------
     InvalidParameter : a chain of files without a database or with an HTML report, attacks without
-        an evaluation, or expectations on a cluster.
+        an evaluation, expectations or risk on a cluster, risk in a chain, or options of risk that
+        contradict each other.
     """
-    if on_cluster and job.expect is not None:
-        raise InvalidParameter("expect is not available on a cluster: leave out expect or engine")
+    for key, value in (("expect", job.expect), ("risk", job.risk)):
+        if on_cluster and value is not None:
+            raise InvalidParameter(
+                f"{key} is not available on a cluster: leave out {key} or engine"
+            )
+    if job.chain is not None and job.risk is not None:
+        raise InvalidParameter(
+            "risk is not available in a chain, where a refusal would depend on who has which"
+            " values: leave out risk or chain"
+        )
+    require_risk_options(job.risk, job.quasi_identifiers)
     has_html_report = needs_evaluation(job_spec.report)
     if job.chain is not None and has_html_report:
         raise InvalidParameter(
@@ -505,8 +521,9 @@ def _build_private_job(
     """Build a job of a method for synthetic rows."""
     if options.pop("declared") is not None:
         raise build_option_refusal("declared", options["method"])
-    if options.pop("expect") is not None:
-        raise build_option_refusal("expect", options["method"])
+    for name in ("expect", "risk"):
+        if options.pop(name) is not None:
+            raise build_option_refusal(name, options["method"])
     if job_spec.retries or job_spec.engine:
         raise build_option_refusal("retries" if job_spec.retries else "engine", options["method"])
     return build_private_job(options | {"target": spec.target.url})

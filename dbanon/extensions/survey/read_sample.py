@@ -150,16 +150,7 @@ def read_released(
     table = str(request.released)
     columns = source.describe(_describe_job(table, ())).schema.attributes
     released_names = [attribute.name for attribute in columns]
-    parts_by_name = {
-        name: parts
-        for name, parts in find_bounds(request.quasi_identifiers, released_names).items()
-        if set(parts) <= set(released_names)
-    }
-    if not parts_by_name:
-        raise ColumnNotFound(
-            f"{table} has none of the quasi-identifiers.",
-            hint="Name a release that has released values of them (`released`).",
-        )
+    parts_by_name = find_released_parts(table, request.quasi_identifiers, released_names)
     parts = tuple(dict.fromkeys(part for parts in parts_by_name.values() for part in parts))
     weight = request.weight if request.weight in released_names else None
     weight_names = () if weight is None else (weight,)
@@ -182,10 +173,38 @@ def read_released(
             hint="Name a table, or copy the view into one.",
         ) from None
     released_request = request.for_release(tuple(parts_by_name), weight, household)
-    return _join_parts(released, parts, parts_by_name), released_request
+    return join_parts(released, parts, parts_by_name), released_request
 
 
-def _join_parts(
+def find_released_parts(
+    table: str, names: Sequence[str], released_names: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
+    """Return the released columns of each quasi-identifier that a release has.
+
+    Parameters
+    ----------
+    table : the name of the release.
+    names : the quasi-identifiers.
+    released_names : all columns of the release.
+
+    Raises
+    ------
+    ColumnNotFound : the release has none of the quasi-identifiers.
+    """
+    parts_by_name = {
+        name: parts
+        for name, parts in find_bounds(names, released_names).items()
+        if set(parts) <= set(released_names)
+    }
+    if not parts_by_name:
+        raise ColumnNotFound(
+            f"{table} has none of the quasi-identifiers.",
+            hint="Name a release that has released values of them (`released`).",
+        )
+    return parts_by_name
+
+
+def join_parts(
     released: SampleTable, parts: Sequence[str], parts_by_name: Mapping[str, Sequence[str]]
 ) -> SampleTable:
     """Join the two columns of bounds that a column was released as.

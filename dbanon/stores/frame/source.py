@@ -27,7 +27,7 @@ from dbanon.data.microdata import CodedColumn, ColumnRoles, Microdata, take_weig
 from dbanon.data.partition import Partition
 from dbanon.data.schema import CASEFOLD, Attribute, Kind, Schema, normalize_spelling
 from dbanon.data.types import JsonMapping, SqlRow
-from dbanon.errors import DbanonError, UnsupportedType
+from dbanon.errors import DbanonError, InvalidParameter, UnsupportedType
 from dbanon.hierarchy.edges import Pulse
 from dbanon.hierarchy.leaves import list_column_texts
 from dbanon.hierarchy.spec import HierarchySpec, build
@@ -133,6 +133,13 @@ class FrameSource:
         InvalidParameter : always, since a hierarchy cannot be built without values.
         """
         return build(spec, (), column, pulse)
+
+    def count_zip_populations(self, table: str) -> dict[str, float]:
+        """Raise an error: a frame has no table of populations; raises InvalidParameter."""
+        raise InvalidParameter(
+            "A data frame has no table of the populations of ZIP codes.",
+            hint="Release from a database, or leave out `zip_population` and the ZIP codes.",
+        )
 
     def require_leaves(self, attribute: Attribute) -> None:
         """Do nothing: only databases refuse timestamps, whose text differs between databases."""
