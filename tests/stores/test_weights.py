@@ -314,6 +314,8 @@ def test_advice_and_init_propose_the_role(database: Database) -> None:
     advice = dbanon.advise(database.url, table="people", key=["id"], **options)
     assert advice.design_weight == advice.start["design_weight"] == "sampling_weight"
     assert advice.rules["sampling_weight"] == "weight"
+    [text] = [text for label, text in advice.recommended() if label == "design weight"]
+    assert "a copy would identify them" in text
     dbanon.anonymize(database.url, **{**advice.start, "output": "release.people"})
     [(total,)] = database.rows(
         f"SELECT sum(sampling_weight) FROM {database.relation('release.people')}"
@@ -335,6 +337,7 @@ def test_the_role_in_a_file_of_init(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     frame.drop(columns="id").to_csv("survey.csv", index=False)
     proposed = CliRunner().invoke(main, ["init", "file:survey.csv", "--table", "survey"])
     assert "role: weight}" in proposed.stdout
+    assert "a copy would identify them" in proposed.stdout
     Path("job.yaml").write_text(proposed.stdout, encoding="utf-8")
     done = CliRunner().invoke(main, ["run", "job.yaml"])
     assert done.exit_code == 0, done.output
