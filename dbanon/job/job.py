@@ -485,7 +485,9 @@ class Job:
     @property
     def columns_for_risk(self) -> tuple[str, ...]:
         """The columns whose disclosure risk is measured, and its weights and households."""
-        return () if self.risk is None else self.risk.columns(self.class_columns)
+        if self.risk is None:
+            return ()
+        return self.risk.columns(self.class_columns, self.design_weight)
 
     @property
     def columns_to_read(self) -> tuple[str, ...]:

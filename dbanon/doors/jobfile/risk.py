@@ -92,13 +92,16 @@ def build_risk(spec: Any) -> JobRisk | None:
     )
 
 
-def require_risk_options(risk: JobRisk | None, class_columns: tuple[str, ...]) -> None:
+def require_risk_options(
+    risk: JobRisk | None, class_columns: tuple[str, ...], design_weight: str | None
+) -> None:
     """Check the options of a measurement together, before a database is opened.
 
     Parameters
     ----------
     class_columns : the quasi-identifiers and strata of the job; empty if the rules of its table
         define them.
+    design_weight : its design weight; None without one, or if the rules define it.
 
     Raises
     ------
@@ -106,6 +109,6 @@ def require_risk_options(risk: JobRisk | None, class_columns: tuple[str, ...]) -
     """
     if risk is None:
         return
-    options = risk.measure_options(class_columns)
+    options = risk.measure_options(class_columns, design_weight)
     if options["quasi_identifiers"]:
         _RUNNER.require_options(options)
