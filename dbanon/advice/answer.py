@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dbanon.advice.nulls import NullChoice
-from dbanon.advice.profile import ColumnProfile, Count
+from dbanon.advice.profile import ColumnProfile, Count, Profile
 from dbanon.advice.recommend import Point, Recommendation
 from dbanon.advice.roles import (
     CONSTANT,
@@ -16,6 +16,8 @@ from dbanon.advice.roles import (
     REASONS,
     UNDECIDED,
     RoleProposal,
+    describe_copied_weight,
+    find_design_weight,
 )
 from dbanon.advice.singling import SetUniqueness, UniqueColumnSets
 from dbanon.data.notebook import NotebookPlot
@@ -215,6 +217,13 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
     parted_loss: float | None = None
 
     @property
+    def design_weight(self) -> str | None:
+        """The column that is proposed as design weight; None if there is none."""
+        roles = {advice.column.name: advice.role for advice in self.columns}
+        columns = tuple(advice.column for advice in self.columns)
+        return find_design_weight(roles, Profile(self.rows, columns))
+
+    @property
     def rules(self) -> JsonObject:
         """The proposed roles as rules, for ``dbanon.declare``.
 
@@ -226,6 +235,8 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
             name, role = column_advice.column.name, column_advice.role.role
             if name == self.entity:
                 rule_by_name[name] = "entity"
+            elif name == self.design_weight:
+                rule_by_name[name] = "weight"
             elif role in (NOT_COPIED, CONSTANT):
                 reason = REASONS[column_advice.role.reason]
                 rule_by_name[name] = {"role": "drop", "reason": reason}
@@ -283,6 +294,11 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
         recommendation = self.recommendation
         pairs = [("entity", describe_entity(self.entity))] if self.entity else []
         pairs += [("nulls", str(self.nulls))] if self.nulls is not None else []
+        pairs += [
+            ("design weight", describe_design_weight(each.column))
+            for each in self.columns
+            if each.column.name == self.design_weight
+        ]
         if recommendation is None:
             # Exactly one release was tried, so that there is no comparison.
             [point] = self.sweep.points
@@ -349,6 +365,14 @@ def describe_entity(name: str) -> str:
     return (
         f"{json_text(name)} identifies persons: k counts its values, and it"
         " is not released. As a quasi-identifier it would make classes of one person each"
+    )
+
+
+def describe_design_weight(column: ColumnProfile) -> str:
+    """Explain how a column that is proposed as design weight is released."""
+    warning = describe_copied_weight(column)
+    return f"{json_text(column.name)} is released as the mean of each class" + (
+        f": {warning}" if warning else ""
     )
 
 

@@ -19,7 +19,15 @@ from dbanon.advice.request import (
     AdviceRequest,
     default_methods,
 )
-from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, REASONS, SENSITIVE, RoleProposal
+from dbanon.advice.roles import (
+    IDENTIFIER,
+    QUASI_IDENTIFIER,
+    REASONS,
+    SENSITIVE,
+    RoleProposal,
+    describe_copied_weight,
+    find_design_weight,
+)
 from dbanon.data.memory import half_of_memory
 from dbanon.data.schema import Attribute, apply_kinds
 from dbanon.data.types import JsonMapping
@@ -34,6 +42,7 @@ from dbanon.errors import NoRows
 from dbanon.job.coding import NO_CODING, Coding
 from dbanon.job.policy import Policy
 from dbanon.job.reading import DEFAULT_READING, Reading
+from dbanon.job.rules import WEIGHT
 from dbanon.methods.forecast import Shape
 from dbanon.partitioning.forecast import fastest_method, forecast
 from dbanon.run.advise import (
@@ -252,6 +261,8 @@ def render_job_file(
         decisions.decide_column(attribute, description.roles.get(attribute.name))
         for attribute in description.attributes
     )
+    if decisions is _NO_DECISIONS:
+        proposals = tuple(map(description.propose_weight, proposals))
     table_name = parse_relation(table).name
     job_name = decisions.name or re.sub(r"[^\w-]+", "-", table_name).strip("-_")[:63]
     qi_attributes = [column.attribute for column in proposals if column.role == QUASI_IDENTIFIER]
@@ -355,6 +366,8 @@ class _TableDescription:
     reading : if the source is a file, its format, with a type for each column.
     output : the proposed name of the output; None for the table's name.
     coding : how a profile has quasi-identifiers coded.
+    design_weight : the column to propose as design weight; None if there is none.
+    weight_warning : what a copy of it would reveal; empty if that is little.
     """
 
     attributes: tuple[Attribute, ...]
@@ -367,6 +380,17 @@ class _TableDescription:
     reading: Reading = DEFAULT_READING
     output: str | None = None
     coding: Coding = NO_CODING
+    design_weight: str | None = None
+    weight_warning: str = ""
+
+    def propose_weight(self, column: ColumnProposal) -> ColumnProposal:
+        """Give the role weight to the proposed column; other columns keep their proposals."""
+        # Releases of chains have no design weight.
+        if column.attribute.name != self.design_weight or self.chain.is_part_of_job:
+            return column
+        warning = self.weight_warning
+        comment = f"{column.comment}; {warning}" if warning else column.comment
+        return replace(column, role=WEIGHT, comment=comment)
 
     def render_row_keys(self, decided_options: Mapping[str, object]) -> str:
         """Render the keys for the person identifier and for NULLs.
@@ -463,6 +487,7 @@ def _describe_table(
             [column.deciding_option for column in columns if column.deciding_option is not None],
         )
         kinds = propose_kinds(request, qi_names, role_proposals.profile)
+        design_weight = find_design_weight(role_proposals.roles, role_proposals.profile)
         # The output, a view, must not have the name of an existing table.
         output = None
         if supports_view_releases(url) and decisions.target is None:
@@ -478,6 +503,10 @@ def _describe_table(
             reading=reading,
             output=output,
             coding=propose_coding(request.profile, qi_names, role_proposals.profile),
+            design_weight=design_weight,
+            weight_warning=""
+            if design_weight is None
+            else describe_copied_weight(role_proposals.profile.column(design_weight)),
         )
 
 
