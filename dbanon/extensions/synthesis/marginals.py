@@ -15,7 +15,7 @@ rho) and the columns are public; everything else depends on the data only throug
 A score is an integer, in fractions of a row: expected counts are rounded before the comparison, so
 one row moves it by at most two rows' worth of fractions. The price of all draws is computed before
 the first one. If no pair is left, fewer draws are made, never more. With Gaussian noise, rounds
-after one that told nothing new get twice the amount, and there are fewer.
+after an uninformative one get twice the amount, and there are fewer.
 
 Source: R. McKenna, B. Mullins, D. Sheldon and G. Miklau, "AIM: an adaptive and iterative mechanism
 for differentially private synthetic data", VLDB 2022. There tables may have three columns, and
@@ -433,7 +433,7 @@ class _PairSelection:
         price = 0.0
         while remaining > 0 and (pairs := self._list_candidates()):
             if len(pairs) == 1 or remaining < 1.5 * round_amount:
-                # The last round gets what is left.
+                # The last round gets the remainder.
                 round_amount = remaining
             remaining = max(remaining - round_amount, 0.0)
             price += shares.price_round(noise, round_amount)
