@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Set
 from functools import cache
 
+from dbanon.data.groups import Groups
 from dbanon.data.option import Parameter, all_parameters, parameters
 from dbanon.data.types import JsonMapping
 from dbanon.data.words import json_text
@@ -281,6 +282,8 @@ def _format_item(value: object) -> str:
     if isinstance(value, ColumnSet):
         # A set of columns that is to be k-anonymous by itself, with its own k if it has one.
         return ",".join(map(_quote_list_item, value.columns)) + (f"={value.k}" if value.k else "")
+    if isinstance(value, Groups | Mapping):
+        return json_text(value.to_plain() if isinstance(value, Groups) else value)
     if isinstance(value, (tuple, list)):
         return ",".join(map(_quote_list_item, map(str, value)))
     if isinstance(value, bool):

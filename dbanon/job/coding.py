@@ -1,4 +1,4 @@
-"""The options ``top``, ``bottom`` and ``recode``: numbers become bands before classes are made."""
+"""The options ``top``, ``bottom`` and ``recode``: values become bands or groups before classes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from dbanon.data.bands import Bands, consecutive_bands, has_fraction
 from dbanon.data.frozen import dataclass
+from dbanon.data.groups import Groups
 from dbanon.data.microdata import EXACT_INTEGER
 from dbanon.data.option import Option
-from dbanon.data.schema import Attribute, Kind
+from dbanon.data.schema import NOMINAL, Attribute, Kind, apply_kinds
 from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.recoding import GENERALIZED
 
@@ -33,16 +34,19 @@ BOTTOM = Option(
     docs_page=_DOCS_PAGE,
 )
 RECODE = Option(
-    "Code numbers as bands before classes are made, the same for every row. A band begins at each"
-    " border.",
+    "Code numbers as bands, or values as groups by name, before classes are made, the same for"
+    " every row. A band begins at each border.",
+    item="lists of numbers or groups of values",
     flag="recode",
-    form="NAME=A,B,C",
+    form="NAME=A,B,C|JSON",
     concerns_release=True,
     docs_page=_DOCS_PAGE,
 )
 
-# The kinds of columns that can be coded.
+# The kinds of columns that can be coded as bands.
 _CODED_KINDS = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT)
+# The kinds of columns whose values can be grouped by name.
+_GROUPED_KINDS = (*_CODED_KINDS, Kind.CATEGORY, Kind.ORDINAL)
 # The largest distance between the ends of a column that ``top`` or ``bottom`` codes: a threshold,
 # or the smallest or largest value where there is none.
 MAX_LABELS = 100_000
@@ -56,17 +60,27 @@ class Coding:
     ----------
     top, bottom : a threshold by column. Values from ``top`` on, and values below ``bottom``, are
         open bands; all others are bands of a single whole number.
-    recode : ascending borders by column.
+    recode : ascending borders by column, or the groups of its values.
     """
 
     top: Mapping[str, float]
     bottom: Mapping[str, float]
-    recode: Mapping[str, Sequence[float]]
+    recode: Mapping[str, Sequence[float] | Groups]
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The coded columns, each once."""
         return tuple(dict.fromkeys((*self.recode, *self.top, *self.bottom)))
+
+    @property
+    def borders(self) -> dict[str, Sequence[float]]:
+        """The ascending borders of ``recode``, by column."""
+        return {name: v for name, v in self.recode.items() if not isinstance(v, Groups)}
+
+    @property
+    def groups(self) -> dict[str, Groups]:
+        """The groups of ``recode``, by column."""
+        return {name: v for name, v in self.recode.items() if isinstance(v, Groups)}
 
     def check(self) -> None:
         """Check what can be checked without the columns.
@@ -75,7 +89,14 @@ class Coding:
         ------
         InvalidParameter : borders do not ascend, or a column is coded in two ways.
         """
-        for name, borders in self.recode.items():
+        for name in self.groups:
+            if name in self.top or name in self.bottom:
+                raise InvalidParameter(
+                    f'The values of "{name}" have groups in `recode`, and also a threshold in `top`'
+                    " or `bottom`.",
+                    hint="Leave out its threshold, or its groups.",
+                )
+        for name, borders in self.borders.items():
             if not borders:
                 raise InvalidParameter(
                     f'The bands of "{name}" have no border.',
@@ -99,6 +120,31 @@ class Coding:
                     f'The `bottom` of "{name}" must be below its `top`.',
                     hint="Exchange them, or leave one out.",
                 )
+
+    def read_groups_as_texts(self, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+        """Return the quasi-identifiers, those with groups as texts without an order.
+
+        Parameters
+        ----------
+        attributes : the quasi-identifiers, with the kinds of their types.
+
+        Raises
+        ------
+        UnsupportedType : a column with groups holds neither texts nor numbers.
+        """
+        kinds = {}
+        for attribute in attributes:
+            if attribute.name not in self.groups:
+                continue
+            if attribute.kind not in _GROUPED_KINDS:
+                raise UnsupportedType(
+                    f'Column "{attribute.name}" of type {attribute.sql_type or attribute.kind.value}'
+                    " holds neither texts nor numbers, which groups in `recode` need.",
+                    hint="Make it a text in a view, or generalize it by a hierarchy:"
+                    " `hierarchies`.",
+                )
+            kinds[attribute.name] = NOMINAL
+        return apply_kinds(attributes, kinds)
 
     def code_attributes(
         self, attributes: Sequence[Attribute], described_columns: Collection[str]
@@ -125,7 +171,13 @@ class Coding:
                     " quasi-identifier.",
                     hint="Code quasi-identifiers only. Code other columns in a view.",
                 )
-            if attribute.kind not in _CODED_KINDS:
+            if name in self.groups:
+                if attribute.kind is not Kind.CATEGORY:
+                    raise InvalidParameter(
+                        f'The values of "{name}" have groups in `recode`, and also an order.',
+                        hint="Leave the column out of `orders`, or out of `recode`.",
+                    )
+            elif attribute.kind not in _CODED_KINDS:
                 raise UnsupportedType(
                     f'Column "{name}" of type {attribute.sql_type or "text"} does not hold numbers,'
                     f" which {self._options_of(name)} needs.",
@@ -140,7 +192,7 @@ class Coding:
             if attribute.kind is Kind.INTEGER and has_fraction(self._thresholds_of(name)):
                 raise _fraction_error(name, self._options_of(name))
         return tuple(
-            code_attribute(attribute) if attribute.name in self.columns else attribute
+            self._code_attribute(attribute) if attribute.name in self.columns else attribute
             for attribute in attributes
         )
 
@@ -159,11 +211,11 @@ class Coding:
         UnsupportedType : ``top`` or ``bottom`` codes a column with fractions, or with too many
             values for labels.
         """
-        name = attribute.name
+        name, borders_by_column = attribute.name, self.borders
         # A data frame holds integers as floats if one of them is NULL.
         is_integral = attribute.kind is Kind.INTEGER or not has_fraction(values)
-        if name in self.recode:
-            borders = tuple(map(float, self.recode[name]))
+        if name in borders_by_column:
+            borders = tuple(map(float, borders_by_column[name]))
             return Bands(borders, is_integral=is_integral and not has_fraction(borders))
         if not is_integral:
             raise UnsupportedType(
@@ -199,7 +251,12 @@ class Coding:
     def _thresholds_of(self, name: str) -> tuple[float, ...]:
         """The borders and thresholds of a column."""
         thresholds = [option[name] for option in (self.bottom, self.top) if name in option]
-        return (*self.recode.get(name, ()), *thresholds)
+        return (*self.borders.get(name, ()), *thresholds)
+
+    def _code_attribute(self, attribute: Attribute) -> Attribute:
+        """Return the attribute of a column after coding, without its bands."""
+        groups = self.groups.get(attribute.name)
+        return code_attribute(attribute) if groups is None else group_attribute(attribute, groups)
 
     def _options_of(self, name: str) -> str:
         """The options that name a column, for messages."""
@@ -223,6 +280,19 @@ def code_attribute(attribute: Attribute, bands: Bands | None = None) -> Attribut
         sql_type=GENERALIZED,
         order=() if bands is None else bands.labels,
         bands=bands,
+    )
+
+
+def group_attribute(attribute: Attribute, groups: Groups) -> Attribute:
+    """Return the attribute of a column after its values were grouped: text without an order."""
+    return replace(
+        attribute,
+        kind=Kind.CATEGORY,
+        sql_type=GENERALIZED,
+        order=(),
+        enum_type="",
+        nominal=False,
+        groups=groups,
     )
 
 

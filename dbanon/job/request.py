@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 
+from dbanon.data.groups import Groups
 from dbanon.data.option import all_parameters, build_options, parameters
 from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.hierarchy.spec import HierarchySpec, parse_all
@@ -121,7 +122,7 @@ def _to_plain(value: object) -> object:
     """Convert the value of an option to JSON types; raises _UnstorableError."""
     if isinstance(value, HierarchySpec):
         return value.parameters
-    if isinstance(value, Hierarchy):
+    if isinstance(value, Hierarchy | Groups):
         raise _UnstorableError
     if isinstance(value, Model):
         distance = value.distance

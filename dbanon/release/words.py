@@ -100,6 +100,9 @@ def describe_coding(arguments: JsonMapping) -> list[tuple[str, str]]:
     texts: dict[str, list[str]] = {}
     for option in ("bottom", "top", "recode"):
         for name, thresholds in arguments.get(option, {}).items():
+            if isinstance(thresholds, Mapping):
+                texts.setdefault(name, []).append(f"{option} {', '.join(thresholds)}")
+                continue
             numbers = thresholds if isinstance(thresholds, list | tuple) else [thresholds]
             borders = ", ".join(f"{number:.15g}" for number in numbers)
             texts.setdefault(name, []).append(f"{option} {borders}")

@@ -366,6 +366,7 @@ def _assemble_outlook(
     }
     descriptions = planned.hierarchies.describe({**planned.policy.hierarchies, **trees})
     hierarchies = {**planned.hierarchies.origins, **descriptions}
+    banded_columns = {*planned.policy.coding.columns} - {*planned.policy.coding.groups}
     arguments = {**planned.policy.arguments(), "by": list(job.by), "hierarchies": hierarchies}
     if job.kept_columns == CLIENT:
         arguments["kept_columns"] = CLIENT
@@ -384,7 +385,7 @@ def _assemble_outlook(
             PlannedColumn(
                 a.name,
                 a.sql_type,
-                (Kind.ORDINAL if a.name in planned.policy.coding.columns else a.kind).value,
+                (Kind.ORDINAL if a.name in banded_columns else a.kind).value,
                 hierarchies.get(a.name),
             )
             for a in planned.roles.quasi_identifiers

@@ -432,7 +432,8 @@ def _read_pseudonym_key(
 def _build_quasi_identifiers(job: Job, relation: Relation) -> tuple[Attribute, ...]:
     """Return the quasi-identifiers, with their kinds and orders."""
     named_attributes = [relation.attribute(name) for name in job.quasi_identifiers]
-    return apply_orders(apply_kinds(named_attributes, job.policy.kinds), job.policy.orders)
+    attributes = job.policy.coding.read_groups_as_texts(named_attributes)
+    return apply_orders(apply_kinds(attributes, job.policy.kinds), job.policy.orders)
 
 
 def require_roles(job: SourceRequest, relation: Relation) -> None:

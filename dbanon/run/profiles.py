@@ -149,7 +149,7 @@ def _is_coded(job: Job, kind: IdentifierKind, name: str, year: int) -> bool:
     """True if the column may be released for the way in which it is coded."""
     policy = job.policy
     return name in job.quasi_identifiers and is_coded_as_required(
-        kind, name, top=policy.top, bottom=policy.bottom, recode=policy.recode, year=year
+        kind, name, top=policy.top, bottom=policy.bottom, recode=policy.coding.borders, year=year
     )
 
 

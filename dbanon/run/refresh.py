@@ -181,11 +181,16 @@ def _read_entry(session: Session, name: RelationName) -> tuple[JsonObject, str, 
     request_options: JsonObject = json.loads(request)
     # The values of some options would disclose column values. The ledger only has their names.
     if request_options.get("lacks"):
+        hint = (
+            "Declare orders and hierarchies as rules of the table (dbanon declare), or store"
+            " hierarchies by name (dbanon hierarchy store), and release it again."
+        )
+        if "recode" in request_options["lacks"]:
+            hint = "Release it again with all options, among them the groups of `recode`."
         raise RefreshRefused(
             f"The ledger does not have all options of {name}.",
             detail=f"It keeps no values of columns: {', '.join(request_options['lacks'])}.",
-            hint="Declare orders and hierarchies as rules of the table (dbanon declare), or store"
-            " hierarchies by name (dbanon hierarchy store), and release it again.",
+            hint=hint,
         )
     return request_options, str(recorded_version), json.loads(arguments)
 

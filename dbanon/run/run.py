@@ -36,7 +36,7 @@ from dbanon.release.recode import Release, find_lost_columns, number_combination
 from dbanon.release.report import EvaluationOutcome, Provenance, RecountResult, Report
 from dbanon.release.words import now
 from dbanon.run.codes import count_averaged_codes
-from dbanon.run.coding import require_band_labels
+from dbanon.run.coding import require_coded_labels
 from dbanon.run.disclosure import (
     collect_findings,
     describe_joint_rows,
@@ -267,7 +267,7 @@ class IndependentRun(ReleaseRun[W]):
         if job.pseudonyms:
             require_pseudonyms(draft, self.source, self.target, staged_release)
         verdict = planned.guarantee.check(counts, expected)
-        require_band_labels(draft, self.target, staged_release)
+        require_coded_labels(draft, self.target, staged_release)
         originals, names = draft.originals, draft.release.names
         written_counts = WrittenReleaseCounts(draft, self.source, self.target, staged_release)
         # A sample of the written rows can prove a column nearly unique. Such columns need no

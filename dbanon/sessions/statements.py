@@ -293,6 +293,23 @@ def band_ranks(column: str, bands: Bands) -> str:
     return f"CASE WHEN {column} IS NULL THEN NULL {cases} ELSE {len(borders)} END"
 
 
+def code_groups(position: int, codes: Sequence[Sequence[int]]) -> str:
+    """Build SQL that is equal for values of the same group, and different for others.
+
+    Parameters
+    ----------
+    position : the position of the column, whose dictionary is joined.
+    codes : the codes of each group's values.
+    """
+    if not codes:
+        return "NULL"
+    cases = " ".join(
+        f"WHEN d{position}.code IN ({', '.join(map(str, group_codes))}) THEN {number}"
+        for number, group_codes in enumerate(codes)
+    )
+    return f"CASE {cases} END"
+
+
 def value_groups(from_rows: str, value: str, originals: Sequence[str], few_condition: str) -> str:
     """Count the groups of rows with equal values of a column, by group size.
 

@@ -401,7 +401,9 @@ class SqlSource:
 
         Raises the same errors as ``group_by_value``.
         """
-        [value] = [self._original_value(a) for a in draft.microdata.attributes if a.name == name]
+        [value] = [
+            self._original_value(draft, a) for a in draft.microdata.attributes if a.name == name
+        ]
         attributes = [draft.relation.attribute(column) for column in columns]
         # The number of groups below k is not needed here, so the condition is never true.
         return self._group_rows(draft, name, value, attributes, is_rare_condition="1 = 0")
@@ -424,10 +426,11 @@ class SqlSource:
         is_rare_condition : SQL that is true for groups to be counted as rare: those below k.
         """
         session, partition = self.session, draft.release.partition
+        rows = session.released_rows(draft.relation, draft.microdata, partition)
         query = statements.value_groups(
-            session.released_rows(draft.relation, draft.microdata, partition),
+            rows + self._join_grouped_values(draft),
             value,
-            [self._original_value(attribute) for attribute in compared_columns],
+            [self._original_value(draft, attribute) for attribute in compared_columns],
             is_rare_condition,
         )
         result = np.array([[int(cell) for cell in row] for row in session.rows(query)], np.int64)
@@ -441,12 +444,34 @@ class SqlSource:
             sizes[has_value], n_groups[has_value], n_rare_groups[has_value], result[has_value, 4:]
         )
 
-    def _original_value(self, attribute: Attribute) -> str:
+    def _join_grouped_values(self, draft: PreparedRelease) -> str:
+        """Build JOINs with the dictionaries of columns whose values were coded as groups."""
+        grouped_names = {a.name for a in draft.microdata.attributes if a.groups is not None}
+        return "".join(
+            statements.join_values(position, self.session.dialect.value_of(attribute))
+            for position, attribute in enumerate(draft.roles.columns)
+            if attribute.name in grouped_names
+        )
+
+    def _original_value(self, draft: PreparedRelease, attribute: Attribute) -> str:
         """Build SQL for a column's original value, as its class sees it.
 
-        That is a text for columns that are read as texts, and the rank of the band for columns that
-        are coded before classes are made.
+        That is a text for columns that are read as texts, and a number for columns that are coded
+        before classes are made: the rank of the band, or the number of the group. The latter needs
+        the JOINs of ``_join_grouped_values``.
         """
+        if attribute.groups is not None:
+            [(position, read_attribute)] = [
+                (position, column)
+                for position, column in enumerate(draft.roles.columns)
+                if column.name == attribute.name
+            ]
+            table = quote(statements.values_table(position))
+            codes_by_group: dict[str | None, list[int]] = {}
+            for value, code in self.session.rows(f"SELECT value, code FROM {table}"):
+                group = attribute.groups.group_of(value, is_number=read_attribute.nominal)
+                codes_by_group.setdefault(group, []).append(int(code))
+            return statements.code_groups(position, list(codes_by_group.values()))
         if attribute.bands is not None:
             return statements.band_ranks(f"s.{quote(attribute.name)}", attribute.bands)
         if attribute.kind.is_coded:

@@ -45,6 +45,10 @@ def test_the_typed_options_are_the_fields() -> None:
             expected = Sequence[ColumnSet | Mapping[str, Any] | Sequence[str]]
         elif option.item_type is Export:
             expected = Sequence[Export | str | Mapping[str, Any]]
+        elif option.name == "recode":
+            expected = (
+                Mapping[str, Sequence[float] | Mapping[str, Sequence[str | int] | str]] | None
+            )
         elif option.kind is tuple:
             expected = Sequence[option.item_type]  # type: ignore[name-defined]
         elif option.kind is Mapping or option.name == "chunk_rows":

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
+from dbanon.data.groups import Groups
 from dbanon.data.option import Parameter, all_parameters, parameters
 from dbanon.job.export import Export
 from dbanon.job.job import Job
@@ -39,6 +40,7 @@ _ACCEPTED = {
     Model: "Model | Mapping[str, Any]",
     ColumnSet: "ColumnSet | Mapping[str, Any] | Sequence[str]",
     Export: "Export | str | Mapping[str, Any]",
+    Groups: "Mapping[str, Sequence[str | int] | str]",
 }
 # For the usual number, as before.
 _OR_NONE = ("chunk_rows",)
@@ -169,6 +171,8 @@ def _name(kind: Any) -> str:
     """The source text of a type."""
     if kind is NoneType:
         return "None"
+    if kind is Groups:
+        return _ACCEPTED[Groups]
     if get_origin(kind) in (Union, UnionType):
         return " | ".join(map(_name, get_args(kind)))
     if get_origin(kind) is not None:

@@ -137,6 +137,8 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
     "a top of no quasi-identifier": ("invalid_parameter", {"top": {"zz": 90.0}}),
     "a bottom above the top": ("invalid_parameter", {"bottom": {"a": 5.0}, "top": {"a": 3.0}}),
     "borders that do not ascend": ("invalid_parameter", {"recode": {"a": [5.0, 3.0]}}),
+    "a group without values": ("invalid_parameter", {"recode": {"a": {"low": []}}}),
+    "values in no group": ("invalid_parameter", {"recode": {"a": {"low": [1]}}}),
     "an unknown profile (word)": ("invalid_parameter", {"profile": "gdpr"}),
     "a set of no column": ("invalid_parameter", {"also_k": [[]]}),
     "a set of a column that is not released": ("invalid_parameter", {"also_k": [["nobody"]]}),

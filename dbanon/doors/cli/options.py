@@ -7,6 +7,7 @@ of its value.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ from dbanon.methods import METHODS
 
 # Additional help on the syntax of values, by the metavar of the option.
 _SYNTAX_HELP = {
+    "NAME=A,B,C|JSON": 'As in age=18,65 or region={"North": ["N1", "N2"], "Other": "*"}',
     "NAME=A,B,C": "Put a value that contains a comma in double quotes",
     "NAME=LOW:HIGH": "As in age=0:120 or seen=2020-01-01:2020-12-31",
     "NAME=HIERARCHY": "A CSV or JSON file, table:ref.tree, name:STORED, or JSON such as"
@@ -153,16 +155,29 @@ def _parse_value(parameter: Parameter, raw_value: Any) -> Any:
     if parameter.item_type is float:
         form = f"a number, as in {flag(parameter)} age=2"
         return {name: _parse_number(text, form) for name, text in pairs.items()}
-    if parameter.item_type == Sequence[float]:
+    if parameter.name == "recode":
         form = f"numbers, as in {flag(parameter)} age=18,65"
         return {
-            name: [_parse_number(number, form) for number in split_list(text)]
+            name: parse_groups(text)
+            if text.startswith("{")
+            else [_parse_number(number, form) for number in split_list(text)]
             for name, text in pairs.items()
         }
     # Orders map a column to the sequence of its values, lowest first.
     if get_origin(parameter.item_type) is Sequence:
         return {name: split_list(text) for name, text in pairs.items()}
     return pairs
+
+
+def parse_groups(text: str) -> object:
+    """Parse the JSON of groups of values; raises InvalidParameter if it is no JSON."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise InvalidParameter(
+            "The groups of --recode are not JSON.",
+            hint="""Write --recode 'region={"North": ["N1", "N2"], "Other": "*"}'.""",
+        ) from None
 
 
 def parse_bounds(text: str) -> tuple[object, object]:

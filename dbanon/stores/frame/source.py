@@ -245,7 +245,7 @@ class FrameSource:
             names,
             by=[attribute.name for attribute in roles.by],
             orders=job.policy.orders,
-            kinds=job.policy.kinds,
+            kinds=job.policy.kinds_as_read,
         )
         keys = microdata.keys
         if len(rows) != len(self.frame):
