@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from types import MappingProxyType
+from typing import ClassVar
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.types import JsonObject
@@ -16,7 +17,7 @@ from dbanon.errors import InvalidParameter
 
 # In place of a list: the group takes all values that no other group lists. Also the label of
 # several groups together, as of the root of a hierarchy.
-REST = "*"
+ALL_OTHERS = "*"
 _FORM_HINT = 'Write {"North": ["N1", "N2"], "South": ["S1"], "Other": "*"}: `recode`.'
 
 
@@ -26,8 +27,8 @@ class Groups:
 
     Parameters
     ----------
-    values_by_group : by name of a group, the texts of its values, or ``REST``. One group at most
-        has ``REST``.
+    values_by_group : by name of a group, the texts of its values, or ``ALL_OTHERS``, which one
+        group at most has.
 
     Raises
     ------
@@ -36,20 +37,23 @@ class Groups:
 
     values_by_group: Mapping[str, tuple[str, ...] | str]
 
+    # The types of plain values that ``from_plain`` accepts, for the checks of options.
+    plain_types: ClassVar[tuple[type, ...]] = (Mapping,)
+
     def __post_init__(self) -> None:
         groups = self.values_by_group
         names: Iterable[object] = groups
         if not groups or not all(isinstance(name, str) and name.strip() for name in names):
             raise InvalidParameter("The names of groups must be texts.", hint=_FORM_HINT)
-        if REST in groups:
+        if ALL_OTHERS in groups:
             raise InvalidParameter(
-                f'A group cannot be named "{REST}", which stands for any value in a release.',
+                f'A group cannot be named "{ALL_OTHERS}", which stands for any value in a release.',
                 hint=_FORM_HINT,
             )
-        lists = [values for values in groups.values() if values != REST]
+        lists = [values for values in groups.values() if values != ALL_OTHERS]
         if len(groups) - len(lists) > 1:
             raise InvalidParameter(
-                f'Only one group can have "{REST}": all values that no other group lists.',
+                f'Only one group can have "{ALL_OTHERS}": all values that no other group lists.',
                 hint=_FORM_HINT,
             )
         listed_values = [value for values in lists for value in values]
@@ -63,7 +67,7 @@ class Groups:
 
     @classmethod
     def from_plain(cls, plain: Mapping[object, object]) -> Groups:
-        """Build the groups from a mapping of names to lists of values, or to ``REST``.
+        """Build the groups from a mapping of names to lists of values, or to ``ALL_OTHERS``.
 
         Raises
         ------
@@ -72,12 +76,12 @@ class Groups:
         groups: dict[str, tuple[str, ...] | str] = {}
         for name, values in plain.items():
             if isinstance(values, str):
-                if values != REST:
+                if values != ALL_OTHERS:
                     raise InvalidParameter(
-                        f'A group has a list of values, or "{REST}" for all others.',
+                        f'A group has a list of values, or "{ALL_OTHERS}" for all others.',
                         hint=_FORM_HINT,
                     )
-                groups[_require_name(name)] = REST
+                groups[_require_name(name)] = ALL_OTHERS
                 continue
             groups[_require_name(name)] = _read_values(values)
         return cls(MappingProxyType(groups))
@@ -89,7 +93,7 @@ class Groups:
 
     def is_label(self, text: str) -> bool:
         """Whether a text is the name of a group, or the label of several groups together."""
-        return text == REST or text in self.values_by_group
+        return text == ALL_OTHERS or text in self.values_by_group
 
     def group_of(self, text: str, *, is_number: bool) -> str | None:
         """Return the name of a value's group; None if it is in no group.
@@ -121,7 +125,9 @@ class Groups:
     @cached_property
     def _group_of_others(self) -> str | None:
         """The group of all values that are not listed; None if there is none."""
-        rest_groups = [name for name, values in self.values_by_group.items() if values == REST]
+        rest_groups = [
+            name for name, values in self.values_by_group.items() if values == ALL_OTHERS
+        ]
         return rest_groups[0] if rest_groups else None
 
     @cached_property
@@ -130,7 +136,7 @@ class Groups:
         return {
             value: name
             for name, values in self.values_by_group.items()
-            if values != REST
+            if values != ALL_OTHERS
             for value in values
         }
 
@@ -152,7 +158,7 @@ def _read_values(values: object) -> tuple[str, ...]:
     """Return the texts of a group's values; raises InvalidParameter for other types."""
     if isinstance(values, (bytes, Mapping)) or not isinstance(values, Iterable):
         raise InvalidParameter(
-            f'A group has a list of values, or "{REST}" for all others.', hint=_FORM_HINT
+            f'A group has a list of values, or "{ALL_OTHERS}" for all others.', hint=_FORM_HINT
         )
     items = list(values)
     if not all(isinstance(item, (str, int)) and not isinstance(item, bool) for item in items):

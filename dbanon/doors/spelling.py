@@ -15,6 +15,7 @@ from dbanon.data.option import Parameter, all_parameters, parameters
 from dbanon.data.types import JsonMapping
 from dbanon.data.words import json_text
 from dbanon.job.chain import Chain
+from dbanon.job.date_shift import DateShift
 from dbanon.job.job import Job
 from dbanon.job.private import private_method_options
 from dbanon.job.sets import ColumnSet
@@ -270,6 +271,9 @@ def _option_words(name: str, value: object) -> list[str]:
         return [flag(parameter), ",".join(map(_quote_list_item, value))]
     if isinstance(value, bool):
         return [_boolean_flag(parameter, value)]
+    if isinstance(value, DateShift):
+        columns = ",".join(map(_quote_list_item, value.columns))
+        return [flag(parameter), f"{columns}={value.days}"]
     return [flag(parameter), str(value)]
 
 

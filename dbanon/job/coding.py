@@ -138,8 +138,9 @@ class Coding:
                 continue
             if attribute.kind not in _GROUPED_KINDS:
                 raise UnsupportedType(
-                    f'Column "{attribute.name}" of type {attribute.sql_type or attribute.kind.value}'
-                    " holds neither texts nor numbers, which groups in `recode` need.",
+                    f'Column "{attribute.name}" of type'
+                    f" {attribute.sql_type or attribute.kind.value} holds neither texts nor"
+                    " numbers, which groups in `recode` need.",
                     hint="Make it a text in a view, or generalize it by a hierarchy:"
                     " `hierarchies`.",
                 )

@@ -15,6 +15,7 @@ from dbanon.data.option import all_parameters, build_options, parameters
 from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.hierarchy.spec import HierarchySpec, parse_all
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.date_shift import DateShift
 from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.reading import Reading
@@ -130,7 +131,7 @@ def _to_plain(value: object) -> object:
         return value.to_plain() | distance_entry
     if isinstance(value, Export):
         return asdict(value)
-    if isinstance(value, ColumnSet):
+    if isinstance(value, ColumnSet | DateShift):
         return value.to_plain()
     if isinstance(value, Mapping):
         return {name: _to_plain(element) for name, element in value.items()}

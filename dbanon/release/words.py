@@ -113,6 +113,18 @@ def describe_coding(arguments: JsonMapping) -> list[tuple[str, str]]:
     return [("coded before classes are made", text)]
 
 
+def describe_date_shift(arguments: JsonMapping) -> list[tuple[str, str]]:
+    """Return a label and a text with the columns whose dates are shifted; empty without any."""
+    shift = arguments.get("shift_dates")
+    if not shift:
+        return []
+    text = (
+        f"{', '.join(shift['columns'])}: by up to {shift['days']} days, one secret offset for each"
+        f" {shift['offset_per']}; intervals are as they were"
+    )
+    return [("dates shifted", text)]
+
+
 def describe_profile(arguments: JsonMapping) -> list[tuple[str, str]]:
     """Return a label and a text with the profile that was checked; empty if there is none."""
     profile = arguments.get("profile")
@@ -131,6 +143,7 @@ def describe_counts(arguments: JsonMapping) -> list[tuple[str, str]]:
     return [
         *describe_profile(arguments),
         *describe_coding(arguments),
+        *describe_date_shift(arguments),
         *describe_column_sets(arguments),
         *([(label, cells)] if counts else []),
         *describe_method_counts(read_key_or_former_key(arguments, "method_counts", {})),

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dbanon.data.counts import CountRequests
 from dbanon.data.frozen import dataclass
@@ -13,7 +17,7 @@ from dbanon.data.microdata import ColumnRoles, Microdata
 from dbanon.data.schema import Attribute, Kind, apply_kinds, apply_orders
 from dbanon.data.types import JsonMapping
 from dbanon.data.words import json_text
-from dbanon.errors import ColumnUnclassified, ColumnWithoutRule, TableChanged
+from dbanon.errors import ColumnUnclassified, ColumnWithoutRule, TableChanged, UnsupportedType
 from dbanon.hierarchy.edges import Pulse, ignore_pulses
 from dbanon.hierarchy.spec import build_all
 from dbanon.hierarchy.tree import Hierarchy
@@ -211,7 +215,11 @@ class Plan:
         )
 
     def prepare_release(
-        self, microdata: Microdata, release: Release, fingerprint: str | None = None
+        self,
+        microdata: Microdata,
+        release: Release,
+        fingerprint: str | None = None,
+        date_offsets: NDArray[np.int32] | None = None,
     ) -> PreparedRelease:
         """Combine a release of these records with the data needed to write it to the output."""
         return PreparedRelease(
@@ -225,6 +233,7 @@ class Plan:
             source_state=self.source_state,
             pseudonym_key=self.pseudonym_key,
             source_counts=self.source_counts,
+            date_offsets=date_offsets,
         )
 
     @property
@@ -287,8 +296,9 @@ def plan(
         person_columns = tuple(source.find_identifier_columns(relation))
         relation = relation.with_columns(person_columns)
     pseudonym_key = None
-    if target is not None and job.pseudonyms:
+    if target is not None and job.pseudonym_options.pseudonym_key is not None:
         pseudonym_key = _read_pseudonym_key(job, relation, source, target)
+    relation = _complete_dates(job, relation, source)
     # Take the state (column types and write counters) before reading, so that later writes count as
     # newer than the release.
     source_state, history = _read_source_state(job, relation, source, target)
@@ -386,6 +396,7 @@ def _find_passthrough_columns(
         in_chain=job.chain is not None,
         spills=job.spill is not None,
         has_pseudonyms=bool(job.pseudonyms),
+        shifts_dates=job.shift_dates is not None,
     )
     columns = tuple(
         relation.attribute(a.name)
@@ -416,17 +427,48 @@ def _read_source_state(
 def _read_pseudonym_key(
     job: Job, relation: Relation, source: Source, target: Target[W]
 ) -> PseudonymKey:
-    """Check the pseudonymized columns and read their key.
+    """Check the columns whose values are hashed, and read the key of pseudonyms and offsets.
 
     Raises
     ------
     PseudonymKeyWrong : the key cannot be read.
     UnsupportedType, InvalidParameter : a column, or the target, does not support pseudonyms.
     """
-    for name in job.pseudonyms:
+    # Offsets of dates are hashes of the entity.
+    entity_columns = job.guarantee.entity_columns if job.shift_dates is not None else ()
+    for name in (*job.pseudonyms, *entity_columns):
         require_pseudonym_type(relation.attribute(name))
     target.require_pseudonyms(source)
     return read_pseudonym_key(str(job.pseudonym_options.pseudonym_key))
+
+
+def _complete_dates(job: Job, relation: Relation, source: Source) -> Relation:
+    """Complete the types of the columns whose dates are shifted, and of other copied columns.
+
+    Raises
+    ------
+    UnsupportedType : a column does not hold dates or timestamps.
+    """
+    if job.shift_dates is None:
+        return relation
+    named_attributes = [relation.attribute(name) for name in job.shift_dates.columns]
+    attributes = source.complete_attributes_from_values(relation, named_attributes)
+    for name, attribute in zip(job.shift_dates.columns, attributes, strict=True):
+        if attribute.kind not in (Kind.DATE, Kind.TIMESTAMP):
+            raise UnsupportedType(
+                f'Column "{name}" of type {attribute.sql_type or attribute.kind.value} holds no'
+                " dates or timestamps, which `shift_dates` needs.",
+                hint="Leave it out of `shift_dates`, or cast it to a date in a view.",
+            )
+    relation = relation.with_attributes(attributes)
+    for name in job.retained_columns:
+        if relation.attribute(name).kind is Kind.OTHER:
+            # A run may not need the type of this column, so it may be one that is not supported.
+            with suppress(UnsupportedType):
+                relation = relation.with_attributes(
+                    source.complete_attributes_from_values(relation, [relation.attribute(name)])
+                )
+    return relation
 
 
 def _build_quasi_identifiers(job: Job, relation: Relation) -> tuple[Attribute, ...]:

@@ -37,6 +37,7 @@ from dbanon.release.report import EvaluationOutcome, Provenance, RecountResult, 
 from dbanon.release.words import now
 from dbanon.run.codes import count_averaged_codes
 from dbanon.run.coding import require_coded_labels
+from dbanon.run.date_shift import describe_shift, draw_offsets, require_shifted_dates
 from dbanon.run.disclosure import (
     collect_findings,
     describe_joint_rows,
@@ -110,7 +111,8 @@ def run(
         tick(0.0)
         # Released values are computed only for writing, so the time counts for this phase.
         release = recode_release(planned, policy, source, microdata, clustering)
-        draft = planned.prepare_release(microdata, release, job_fingerprint)
+        offsets = draw_offsets(planned, source, microdata)
+        draft = planned.prepare_release(microdata, release, job_fingerprint, offsets)
     release_run = IndependentRun(
         replace(planned, policy=policy),
         clustering,
@@ -266,6 +268,7 @@ class IndependentRun(ReleaseRun[W]):
         expected = ExpectedRelease.of(microdata, partition.labels, planned.sensitive)
         if job.pseudonyms:
             require_pseudonyms(draft, self.source, self.target, staged_release)
+        require_shifted_dates(draft, self.source, self.target, staged_release)
         verdict = planned.guarantee.check(counts, expected)
         require_coded_labels(draft, self.target, staged_release)
         originals, names = draft.originals, draft.release.names
@@ -456,11 +459,13 @@ def build_report(
         further_arguments["declared"] = job.declared
     if job.where is not None:
         further_arguments["where"] = job.where
-    if draft.pseudonym_key is not None:
+    if draft.pseudonym_key is not None and job.pseudonyms:
         further_arguments["pseudonyms"] = {
             "columns": [*job.pseudonyms],
             "key": draft.pseudonym_key.fingerprint,
         }
+    if job.shift_dates is not None:
+        further_arguments["shift_dates"] = describe_shift(draft)
     if planned.expectation_report:
         further_arguments["expect"] = dict(planned.expectation_report)
     if job.reading.non_default_options:

@@ -22,6 +22,8 @@ from dbanon.sessions.names import RelationName, quote, quote_list
 # The class of each released row, by row key: key0, key1, …, class, position. The position in the
 # release is random.
 LABELS = "dbanon_labels"
+# SQL for the position of a released row. No quoted name contains this text.
+ROW_POSITION = 'l."position"'
 # The released values of each class: class, v0, v1, ….
 CLASSES = "dbanon_classes"
 # Row keys that are not a single integer (key0, key1, …), each with a number (ordinal) that replaces
@@ -273,6 +275,14 @@ def released_rows(from_source: str, key_expressions: Sequence[str]) -> str:
         f"{expression} = l.key{position}" for position, expression in enumerate(key_expressions)
     )
     return f"{from_source} JOIN {quote(LABELS)} AS l ON {join_condition}"
+
+
+def offset_days(days: int) -> str:
+    """SQL for the offset of a released row in days, from -days to days.
+
+    The positions of staged labels have the offset as their remainder (``Session.stage_offsets``).
+    """
+    return f"({ROW_POSITION} % {2 * days + 1} - {days})"
 
 
 def band_ranks(column: str, bands: Bands) -> str:

@@ -6,6 +6,7 @@ A ``draft`` is a ``PreparedRelease``: a release that is computed but not written
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import date, timedelta
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,13 +94,40 @@ def read_copied_rows(
         records = find_records(microdata.keys, keys)
         released_indexes = np.flatnonzero(partition.labels[records] >= 0)
         records = records[released_indexes]
+        released = [rows[i] for i in released_indexes.tolist()]
         n_read += len(rows)
         progress(min(n_read / max(microdata.n_records, 1), 1.0))
         yield (
             classes[records],
             positions[records],
-            append_person_numbers(records, [rows[i] for i in released_indexes.tolist()]),
+            append_person_numbers(records, _shift_dates(draft, attributes, records, released)),
         )
+
+
+def _shift_dates(
+    draft: PreparedRelease,
+    attributes: Sequence[Attribute],
+    records: NDArray[np.int64],
+    rows: list[SqlRow],
+) -> list[SqlRow]:
+    """Return rows with shifted dates.
+
+    Parameters
+    ----------
+    attributes : the columns of the rows.
+    records : int64 (m,), the records of the rows.
+    """
+    shift, offsets = draft.job.shift_dates, draft.date_offsets
+    if shift is None or offsets is None:
+        return rows
+    is_shifted = [attribute.name in shift.columns for attribute in attributes]
+    return [
+        tuple(
+            shift_value(value, offset) if shifts else value
+            for value, shifts in zip(row, is_shifted, strict=True)
+        )
+        for row, offset in zip(rows, offsets[records].tolist(), strict=True)
+    ]
 
 
 def _rows_with_pseudonyms(
@@ -131,3 +159,21 @@ def _rows_with_pseudonyms(
                 for row in batch
             ],
         )
+
+
+def shift_value(value: object, offset: int) -> object:
+    """Shift a date or timestamp by days; NULL remains NULL.
+
+    Parameters
+    ----------
+    value : a date, or its text as SQLite stores it.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        # The time of day follows the ten characters of the date.
+        day = date.fromisoformat(value[:10]) + timedelta(days=offset)
+        return f"{day.isoformat()}{value[10:]}"
+    # Other values were refused when their range was measured.
+    assert isinstance(value, date)
+    return value + timedelta(days=offset)

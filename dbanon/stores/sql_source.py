@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dbanon.advice.profile import Profile
 from dbanon.data.chunks import bytes_per_record
+from dbanon.data.date_range import DateRange
 from dbanon.data.frozen import dataclass
 from dbanon.data.memory import worker_threads
 from dbanon.data.microdata import CodedColumn, ColumnRoles, Microdata
@@ -32,13 +33,14 @@ from dbanon.hierarchy.leaves import format_leaf, sort_values
 from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job, SourceRequest
+from dbanon.job.pseudonym import PseudonymKey
 from dbanon.ledger.rules import require_unchanged_rules
 from dbanon.release.attribute_disclosure import ValueGroups, require_all_counted
 from dbanon.sessions import statements
 from dbanon.sessions.base import FilteredRelation, Relation
 from dbanon.sessions.names import RelationName, parse_relation, quote, quote_list
 from dbanon.sessions.session import Session
-from dbanon.stores import digest, hierarchies
+from dbanon.stores import digest, hierarchies, sql_dates
 from dbanon.stores.ports import PreparedRelease, Progress, SourceCounts
 from dbanon.stores.source_counts import (
     count_classes_below_k,
@@ -363,6 +365,16 @@ class SqlSource:
         """Yield row keys and rows in batches; see ``ports.Source``."""
         return self.session.read_rows(relation, names, chunk_rows)
 
+    def measure_dates(self, relation: Relation, attribute: Attribute) -> DateRange:
+        """Measure the range of the dates in a column."""
+        return sql_dates.measure_dates(self.session, relation, attribute)
+
+    def read_person_tags(
+        self, relation: Relation, roles: ColumnRoles, person: Attribute, key: PseudonymKey
+    ) -> Iterator[tuple[int, bytes]]:
+        """Yield the code of each person, and the keyed hash of the person's identifier."""
+        return sql_dates.read_person_tags(self.session, relation, roles, person, key)
+
     def has_padding(self, attribute: Attribute) -> bool:
         """Whether ``read_retained_rows`` pads the column's values with insignificant spaces."""
         return self.session.tags.has_padding(attribute)
@@ -406,6 +418,17 @@ class SqlSource:
         ]
         attributes = [draft.relation.attribute(column) for column in columns]
         # The number of groups below k is not needed here, so the condition is never true.
+        return self._group_rows(draft, name, value, attributes, is_rare_condition="1 = 0")
+
+    def group_by_day(
+        self, draft: PreparedRelease, name: str, columns: Sequence[str]
+    ) -> ValueGroups:
+        """Group the released rows by the original day in a column of dates or timestamps.
+
+        Raises the same errors as ``group_by_value``.
+        """
+        value = self.session.dialect.day_of(draft.relation.attribute(name))
+        attributes = [draft.relation.attribute(column) for column in columns]
         return self._group_rows(draft, name, value, attributes, is_rare_condition="1 = 0")
 
     def _group_rows(

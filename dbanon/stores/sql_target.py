@@ -47,6 +47,7 @@ from dbanon.stores.ports import (
     build_request,
 )
 from dbanon.stores.sql_counts import count_class_values, count_classes, count_sets
+from dbanon.stores.sql_date_counts import count_wrong_dates
 from dbanon.stores.sql_persons import StagedSqlRelease, count_persons, stage_release_persons
 from dbanon.stores.sql_source import SqlSource
 
@@ -166,6 +167,12 @@ class SqlTarget:
             if draft.pseudonym_key is not None:
                 # The SQL of ``pseudonym_of`` reads this key.
                 session.tags.stage_key(*draft.pseudonym_key.hmac_blocks())
+            if draft.date_offsets is not None:
+                assert draft.job.shift_dates is not None
+                days = draft.job.shift_dates.days
+                session.stage_offsets(
+                    draft.relation, draft.microdata, partition, draft.date_offsets, days
+                )
             # Stages the class of each row by row key, and the released values of each class.
             session.stage(draft.relation, draft.microdata, partition, columns)
         # Columns that pass through the client need no staging here.
@@ -285,6 +292,10 @@ class SqlTarget:
                 text = self.session.dialect.text_of(draft.relation.attribute(name))
                 pseudonym = self.session.tags.pseudonym_of(text)
                 release_columns.append((name, self.session.dialect.type_of(attribute), pseudonym))
+            elif draft.job.shift_dates is not None and name in draft.job.shift_dates.columns:
+                days = statements.offset_days(draft.job.shift_dates.days)
+                shifted_date = self.session.dialect.shifted_date(attribute, days)
+                release_columns.append((name, attribute.sql_type, shifted_date))
             else:
                 release_columns.append(
                     (name, attribute.sql_type, self.session.dialect.retained_value(attribute))
@@ -351,6 +362,10 @@ class SqlTarget:
             f" FROM {staged_release.relation.quoted}"
         )
         return int(n_present), int(n_values)
+
+    def count_wrong_dates(self, staged_release: StagedSqlRelease, source: Source) -> int:
+        """Count the combinations of written dates that occur more or less often than expected."""
+        return count_wrong_dates(self.session, staged_release, source)
 
     def count_values(self, staged_release: StagedSqlRelease, name: str) -> dict[str | None, int]:
         """Count the written rows by their label in a column, with GROUP BY."""

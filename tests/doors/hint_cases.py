@@ -263,12 +263,6 @@ OF_TABLES = (
         does=[{"recode": {"age": [30]}}],
     ),
     Case(
-        'Write {"North": ["N1", "N2"]',
-        {**_GENERALIZE, "quasi_identifiers": ["town"], "recode": {"town": {"A": [], "B": "*"}}},
-        values={"recode": {"town": {"A": ["a"], "B": "*"}}},
-        doors=_LINE,
-    ),
-    Case(
         "List each value once: `recode`.",
         {
             **_GENERALIZE,

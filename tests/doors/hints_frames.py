@@ -26,6 +26,7 @@ from tests.doors.hint_steps import (
 )
 from tests.doors.hints_analyses import ANALYSES
 
+FLAGS = FRAME.assign(flag=FRAME.index % 2 == 0)
 _NOBODY: Any = [None, *["a", "b", "c"] * 13]
 
 
@@ -49,6 +50,24 @@ FRAMES = (
         "Use float32 or float64.",
         column(np.ones(N, np.float16)),
         [column(np.ones(N, np.float32)), column(np.ones(N, np.float64))],
+    ),
+    Steps(
+        "Make it a text in a view, or generalize it by a hierarchy",
+        frame(FLAGS, method="gaa_cp", quasi_identifiers=["flag"], recode={"flag": {"A": "*"}}),
+        [
+            frame(
+                FLAGS.astype({"flag": str}),
+                method="gaa_cp",
+                quasi_identifiers=["flag"],
+                recode={"flag": {"A": "*"}},
+            ),
+            frame(
+                FLAGS,
+                method="gaa_cp",
+                quasi_identifiers=["flag"],
+                hierarchies={"flag": {"tree": {"*": ["True", "False"]}}},
+            ),
+        ],
     ),
     Steps(
         "Name them first: frame.columns",

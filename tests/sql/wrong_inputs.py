@@ -138,7 +138,18 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
     "a bottom above the top": ("invalid_parameter", {"bottom": {"a": 5.0}, "top": {"a": 3.0}}),
     "borders that do not ascend": ("invalid_parameter", {"recode": {"a": [5.0, 3.0]}}),
     "a group without values": ("invalid_parameter", {"recode": {"a": {"low": []}}}),
-    "values in no group": ("invalid_parameter", {"recode": {"a": {"low": [1]}}}),
+    "values in no group": (
+        "invalid_parameter",
+        {"recode": {"a": {"low": [1]}}, "method": "gaa_cp"},
+    ),
+    "shifted dates without columns": (
+        "invalid_parameter",
+        {"shift_dates": {"days": 9, "columns": []}},
+    ),
+    "shifted dates that are not copied": (
+        "invalid_parameter",
+        {"shift_dates": {"days": 9, "columns": ["id"]}},
+    ),
     "an unknown profile (word)": ("invalid_parameter", {"profile": "gdpr"}),
     "a set of no column": ("invalid_parameter", {"also_k": [[]]}),
     "a set of a column that is not released": ("invalid_parameter", {"also_k": [["nobody"]]}),

@@ -22,6 +22,7 @@ from dbanon.doors.cli.support import Bytes, Decorator, Names, split_list, split_
 from dbanon.doors.spelling import flag
 from dbanon.errors import InvalidParameter
 from dbanon.job.chain import Chain
+from dbanon.job.date_shift import DateShift
 from dbanon.job.export import Export
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
@@ -88,8 +89,8 @@ def _click_type(parameter: Parameter) -> object:
     """Return the type with which click reads the option's value."""
     if parameter.option.choices:
         return click.Choice(parameter.option.choices)
-    if parameter.kind is Chain:
-        # The option takes the chain's name; its other fields have separate options.
+    if parameter.kind in (Chain, DateShift):
+        # The option takes the chain's name, whose other fields have separate options, or A,B=DAYS.
         return str
     return Bytes() if parameter.option.unit == "bytes" else parameter.kind
 
@@ -138,6 +139,8 @@ def parse_table_options(
 
 def _parse_value(parameter: Parameter, raw_value: Any) -> Any:
     """Convert the texts of a repeatable option. Click has already converted other values."""
+    if parameter.kind is DateShift:
+        return None if raw_value is None else parse_date_shift(raw_value)
     # A list or mapping is repeatable if it has an explicit flag.
     if not parameter.option.flag or parameter.kind not in (tuple, Mapping):
         return raw_value
@@ -225,6 +228,14 @@ def parse_column_set(text: str) -> ColumnSet:
     if equals and not k.isdecimal():
         raise InvalidParameter("Write A,B or A,B=K, as in --also-k age,illness=20.")
     return ColumnSet(split_list(names), int(k) if equals else None)
+
+
+def parse_date_shift(text: str) -> DateShift:
+    """Parse A,B=DAYS into a shift of dates."""
+    names, _, days = text.rpartition("=")
+    if not names or not days.isdecimal():
+        raise InvalidParameter("Write A,B=DAYS, as in --shift-dates admitted,discharged=365.")
+    return DateShift(int(days), split_list(names))
 
 
 def parse_model(text: str) -> Model:

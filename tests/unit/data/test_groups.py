@@ -1,4 +1,4 @@
-"""Groups of values by name: which group a value is in, and what is refused."""
+"""Groups of values by name: which group a value is in, and wrong groups."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dbanon.errors import InvalidParameter
 def test_the_group_of_a_value() -> None:
     groups = Groups.from_plain({"North": ["N1", "N2"], "Other": "*", "South": ["S1"]})
     assert groups.names == ("North", "Other", "South")
-    found = [groups.group_of(text, is_number=False) for text in ("N2", "S1", "n2", "")]
-    assert found == ["North", "South", "Other", "Other"]
+    names = [groups.group_of(text, is_number=False) for text in ("N2", "S1", "n2", "")]
+    assert names == ["North", "South", "Other", "Other"]
     assert Groups.from_plain({"North": ["N1"]}).group_of("S1", is_number=False) is None
 
 
 def test_equal_numbers_are_in_one_group() -> None:
     groups = Groups.from_plain({"wood": [1, "2"], "brick": [3]})
     texts = ("1", "1.0", "2.00", "3.0", "4", "NaN", "x")
-    found = [groups.group_of(text, is_number=True) for text in texts]
-    assert found == ["wood", "wood", "wood", "brick", None, None, None]
+    names = [groups.group_of(text, is_number=True) for text in texts]
+    assert names == ["wood", "wood", "wood", "brick", None, None, None]
     assert groups.group_of("1.0", is_number=False) is None
 
 
