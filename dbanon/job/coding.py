@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.bands import Bands, consecutive_bands, has_fraction
+from dbanon.data.bands import Bands, CopyCoding, consecutive_bands, has_fraction
 from dbanon.data.frozen import dataclass
 from dbanon.data.groups import Groups
 from dbanon.data.microdata import EXACT_INTEGER
@@ -147,8 +147,48 @@ class Coding:
             kinds[attribute.name] = NOMINAL
         return apply_kinds(attributes, kinds)
 
+    def code_copies(self, attributes: Sequence[Attribute]) -> dict[str, CopyCoding]:
+        """Return how the numbers of copied columns are coded, by column.
+
+        Parameters
+        ----------
+        attributes : the sensitive and the kept columns, with the kinds of their types.
+
+        Raises
+        ------
+        InvalidParameter : a copied column has groups, or a threshold of whole numbers is not whole.
+        UnsupportedType : a coded column does not hold numbers.
+        """
+        codings = {}
+        for attribute in attributes:
+            name = attribute.name
+            if name not in self.columns:
+                continue
+            if name in self.groups:
+                raise InvalidParameter(
+                    f'The values of "{name}" have groups in `recode`, and the column is copied.',
+                    hint="Group quasi-identifiers only. Group other columns in a view.",
+                )
+            if attribute.kind not in _CODED_KINDS:
+                raise self._kind_error(attribute)
+            is_integral = attribute.kind is Kind.INTEGER
+            if is_integral and has_fraction(self._thresholds_of(name)):
+                raise _fraction_error(name, self._options_of(name))
+            is_banded = name in self.recode
+            bands = Bands(
+                tuple(map(float, self._thresholds_of(name))),
+                is_integral=is_integral and is_banded,
+                open_below=is_banded or name in self.bottom,
+                open_above=is_banded or name in self.top,
+            )
+            codings[name] = CopyCoding(bands, keeps_numbers=not is_banded)
+        return codings
+
     def code_attributes(
-        self, attributes: Sequence[Attribute], described_columns: Collection[str]
+        self,
+        attributes: Sequence[Attribute],
+        described_columns: Collection[str],
+        copied_columns: Collection[str] = (),
     ) -> tuple[Attribute, ...]:
         """Return the quasi-identifiers as they will be after coding, without their bands.
 
@@ -156,6 +196,7 @@ class Coding:
         ----------
         attributes : the quasi-identifiers, as they are read.
         described_columns : the columns with a hierarchy or a step.
+        copied_columns : the sensitive and the kept columns, which ``code_copies`` checks.
 
         Raises
         ------
@@ -166,6 +207,8 @@ class Coding:
         attributes_by_name = {attribute.name: attribute for attribute in attributes}
         for name in self.columns:
             attribute = attributes_by_name.get(name)
+            if attribute is None and name in copied_columns:
+                continue
             if attribute is None:
                 raise InvalidParameter(
                     f'Column "{name}", named in {self._options_of(name)}, is not a'
@@ -179,12 +222,7 @@ class Coding:
                         hint="Leave the column out of `orders`, or out of `recode`.",
                     )
             elif attribute.kind not in _CODED_KINDS:
-                raise UnsupportedType(
-                    f'Column "{name}" of type {attribute.sql_type or "text"} does not hold numbers,'
-                    f" which {self._options_of(name)} needs.",
-                    hint="Make it a number in a view, such as the year of a date, or generalize it"
-                    " by a hierarchy: `hierarchies`.",
-                )
+                raise self._kind_error(attribute)
             if name in described_columns:
                 raise InvalidParameter(
                     f'Column "{name}" is coded, and also has a hierarchy or a step.',
@@ -249,6 +287,20 @@ class Coding:
             hint="Name bands for it instead: `recode`.",
         )
 
+    def option_of(self, columns: Collection[str]) -> str:
+        """An option that names one of these columns; empty if there is none."""
+        options = {"top": self.top, "bottom": self.bottom, "recode": self.recode}
+        return next((o for o, named in options.items() if set(named) & {*columns}), "")
+
+    def _kind_error(self, attribute: Attribute) -> UnsupportedType:
+        """Build the error for a column that does not hold numbers."""
+        return UnsupportedType(
+            f'Column "{attribute.name}" of type {attribute.sql_type or "text"} does not hold'
+            f" numbers, which {self._options_of(attribute.name)} needs.",
+            hint="Make it a number in a view, such as the year of a date, or generalize it"
+            " by a hierarchy: `hierarchies`.",
+        )
+
     def _thresholds_of(self, name: str) -> tuple[float, ...]:
         """The borders and thresholds of a column."""
         thresholds = [option[name] for option in (self.bottom, self.top) if name in option]
@@ -295,6 +347,11 @@ def group_attribute(attribute: Attribute, groups: Groups) -> Attribute:
         nominal=False,
         groups=groups,
     )
+
+
+def coded_copy_attribute(attribute: Attribute) -> Attribute:
+    """The released column of coded numbers: text, whatever its type in the source."""
+    return replace(attribute, kind=Kind.CATEGORY, sql_type=GENERALIZED, order=())
 
 
 def _fraction_error(name: str, options: str) -> InvalidParameter:

@@ -41,6 +41,7 @@ from dbanon.job.requirements import (
     require_shift_options,
     require_spillable,
     require_split_person_options,
+    require_uncounted_copies,
 )
 from dbanon.job.rules import RULES_NOT_READ, require_no_columns
 from dbanon.job.sets import require_column_sets
@@ -347,6 +348,7 @@ class Job:
             self.pseudonym_options.require_key(
                 shifts_persons=self.shift_dates is not None and bool(self.guarantee.entity_columns)
             )
+            require_uncounted_copies(self.policy, (*self.sensitive, *self.keep))
             require_shift_options(
                 self.shift_dates,
                 self.policy,

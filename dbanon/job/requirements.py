@@ -184,6 +184,7 @@ def require_passthrough_options(
     spills: bool,
     has_pseudonyms: bool = False,
     shifts_dates: bool = False,
+    coding_option: str = "",
 ) -> None:
     """Check that no option prevents kept columns from passing through the client.
 
@@ -194,6 +195,8 @@ def require_passthrough_options(
     spills : True if values are spilled to disk; kept columns would stay in memory.
     has_pseudonyms : True if columns are released as pseudonyms, which the database computes.
     shifts_dates : True if dates are shifted, which the database does.
+    coding_option : an option that codes numbers of copied columns, which the database does; empty
+        if there is none.
 
     Raises
     ------
@@ -205,6 +208,7 @@ def require_passthrough_options(
         "spill": spills,
         "pseudonyms": has_pseudonyms,
         "shift_dates": shifts_dates,
+        coding_option: bool(coding_option),
     }
     for option, is_requested in requested_features.items():
         if is_requested:
@@ -212,6 +216,34 @@ def require_passthrough_options(
                 f"Kept columns cannot pass through the client with {option}.",
                 hint=f"Leave out `kept_columns`, or `{option}`.",
             )
+
+
+def require_uncounted_copies(policy: Policy, copied_columns: Sequence[str]) -> None:
+    """Check that the values of coded copies are not counted in classes.
+
+    Parameters
+    ----------
+    copied_columns : the sensitive and the kept columns.
+
+    Raises
+    ------
+    InvalidParameter : a privacy model or a set of columns counts a coded copy.
+    """
+    for name in policy.coding.columns:
+        if name in copied_columns and name in _list_counted_columns(policy):
+            raise InvalidParameter(
+                f'The values of column "{name}" are counted in classes, and coding would change'
+                " them.",
+                hint="Leave it out of `top`, `bottom` and `recode`, or of `models` and `also_k`.",
+            )
+
+
+def _list_counted_columns(policy: Policy) -> set[str]:
+    """List the columns that privacy models and sets of columns count in classes."""
+    return {
+        *(model.attribute for model in policy.models),
+        *(name for column_set in policy.also_k for name in column_set.columns),
+    }
 
 
 def require_shift_options(
@@ -238,10 +270,7 @@ def require_shift_options(
     """
     if shift is None:
         return
-    counted_columns = {
-        *(model.attribute for model in policy.models),
-        *(name for column_set in policy.also_k for name in column_set.columns),
-    }
+    counted_columns = _list_counted_columns(policy)
     for name in shift.columns:
         if name not in unchanged_columns:
             raise InvalidParameter(

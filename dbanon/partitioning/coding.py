@@ -32,12 +32,16 @@ def code_columns(microdata: Microdata, policy: Policy) -> Microdata:
     TooFewRecords : an open band has records, but fewer than k, or fewer than k persons.
     """
     coding = policy.coding
-    if not coding.columns:
+    # Other coded columns are copied: they are coded when they are written.
+    names = [
+        attribute.name for attribute in microdata.attributes if attribute.name in coding.columns
+    ]
+    if not names:
         return microdata
     for name in coding.groups:
         microdata = _group_column(microdata, name, coding.groups[name])
     numbers, attributes = microdata.numbers.copy(), list(microdata.attributes)
-    for name in coding.columns:
+    for name in names:
         if name in coding.groups:
             continue
         [attribute] = [attribute for attribute in attributes if attribute.name == name]
@@ -134,8 +138,17 @@ def _require_k_in_open_bands(
         members = records[ranks == band]
         if len(members) and count_for_k(microdata, members) < k:
             units = "persons" if microdata.entities is not None else "rows"
-            raise TooFewRecords(
-                f'Fewer than {k} {units} of column "{attribute.name}" are in the coded band'
-                f" {bands.label(band, band)}.",
-                hint="Move its threshold, so that k or more are beyond it, or none.",
-            )
+            raise few_in_tail_error(attribute.name, bands.label(band, band), k, units)
+
+
+def few_in_tail_error(name: str, label: str, k: int, units: str) -> TooFewRecords:
+    """Build the error for a coded tail with fewer than k rows or persons.
+
+    Parameters
+    ----------
+    units : ``rows`` or ``persons``.
+    """
+    return TooFewRecords(
+        f'Fewer than {k} {units} of column "{name}" are in the coded band {label}.',
+        hint="Move its threshold, so that k or more are beyond it, or none.",
+    )

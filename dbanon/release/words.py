@@ -96,7 +96,7 @@ def describe_column_sets(arguments: JsonMapping) -> list[tuple[str, str]]:
 
 
 def describe_coding(arguments: JsonMapping) -> list[tuple[str, str]]:
-    """Return a label and a text with the columns that were coded; empty if none were."""
+    """Return labels and texts with the columns that were coded; empty if none were."""
     texts: dict[str, list[str]] = {}
     for option in ("bottom", "top", "recode"):
         for name, thresholds in arguments.get(option, {}).items():
@@ -106,11 +106,22 @@ def describe_coding(arguments: JsonMapping) -> list[tuple[str, str]]:
             numbers = thresholds if isinstance(thresholds, list | tuple) else [thresholds]
             borders = ", ".join(f"{number:.15g}" for number in numbers)
             texts.setdefault(name, []).append(f"{option} {borders}")
-    if not texts:
-        return []
-    columns = "; ".join(f"{name} ({' and '.join(options)})" for name, options in texts.items())
-    text = f"{columns}; losses are measured against the coded values"
-    return [("coded before classes are made", text)]
+    copies = arguments.get("coded_copies", ())
+    coded_columns, coded_copies = (
+        "; ".join(
+            f"{name} ({' and '.join(options)})"
+            for name, options in texts.items()
+            if (name in copies) == is_copy
+        )
+        for is_copy in (False, True)
+    )
+    described = []
+    if coded_columns:
+        text = f"{coded_columns}; losses are measured against the coded values"
+        described.append(("coded before classes are made", text))
+    if coded_copies:
+        described.append(("coded when copied", coded_copies))
+    return described
 
 
 def describe_date_shift(arguments: JsonMapping) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ from dbanon.data.bands import Bands
 from dbanon.data.groups import Groups
 from dbanon.errors import RecountFailed
 from dbanon.job.guarantee import REPORT_IT
+from dbanon.partitioning.coding import few_in_tail_error
 from dbanon.stores.ports import PreparedRelease, Target, W
 
 
@@ -35,6 +36,29 @@ def require_coded_labels(draft: PreparedRelease, target: Target[W], staged_relea
                 " published.",
                 hint=REPORT_IT,
             )
+
+
+def require_coded_copies(draft: PreparedRelease, target: Target[W], staged_release: W) -> None:
+    """Have the target count coded copies: no number beyond a threshold, and k in each tail.
+
+    Raises
+    ------
+    RecountFailed : a written value is neither a label nor a number that is kept.
+    TooFewRecords : a tail has rows or persons, but fewer than k.
+    """
+    k = int(draft.job.policy.k)
+    for name, coding in draft.copy_codings.items():
+        counts = target.count_coded(staged_release, name, coding)
+        if counts.n_wrong:
+            raise RecountFailed(
+                f'Column "{name}" was coded, and {counts.n_wrong} written rows do not have a value'
+                " that the coding allows; nothing was published.",
+                hint=REPORT_IT,
+            )
+        for label, n_units in counts.tails.items():
+            if 0 < n_units < k:
+                units = "persons" if draft.microdata.entities is not None else "rows"
+                raise few_in_tail_error(name, label, k, units)
 
 
 def count_other_rows(counts: dict[str | None, int], coding: Bands | Groups) -> int:

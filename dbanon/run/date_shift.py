@@ -26,6 +26,7 @@ from dbanon.errors import (
 )
 from dbanon.job.date_shift import DateShift
 from dbanon.job.guarantee import REPORT_IT
+from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.pseudonym import PseudonymKey
 from dbanon.partitioning.entities import as_identifier
@@ -167,11 +168,16 @@ def _warn_or_refuse(texts: Sequence[str], policy: Policy) -> None:
         warn_caller(ShiftedDatesTell(text))
 
 
-def describe_shift(draft: PreparedRelease) -> JsonObject:
-    """Describe the shift of dates, for the report and the ledger."""
-    shift, has_persons = draft.job.shift_dates, draft.microdata.entities is not None
+def describe_shift(job: Job, key: PseudonymKey | None = None) -> JsonObject:
+    """Describe the shift of dates, for the report, the plan and the ledger.
+
+    Parameters
+    ----------
+    key : the key that offsets follow from, if the job has an entity; None for random offsets.
+    """
+    shift, has_persons = job.shift_dates, bool(job.guarantee.entity_columns)
     assert shift is not None
-    key = None if draft.pseudonym_key is None or not has_persons else draft.pseudonym_key
+    key = key if has_persons else None
     return {
         **shift.to_plain(),
         "offset_per": "person" if has_persons else "row",

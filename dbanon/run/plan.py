@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.bands import CopyCoding
 from dbanon.data.counts import CountRequests
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata
@@ -70,6 +71,7 @@ class Plan:
     source_state : the result of ``Source.describe_state`` before the rows are read; empty if no
         release is written.
     pseudonym_key : key of columns released as pseudonyms, if a release is written.
+    copy_codings : how the numbers of copied columns are coded, by column.
     identifiers : columns released unchanged that look like identifiers, with the reason; empty
         until a run fills it.
     history : the earlier releases of the source; none unless a release is written.
@@ -87,6 +89,7 @@ class Plan:
     person_columns: tuple[str, ...] = ()
     source_state: JsonMapping = field(default_factory=dict)
     pseudonym_key: PseudonymKey | None = None
+    copy_codings: Mapping[str, CopyCoding] = field(default_factory=dict)
     identifiers: Mapping[str, str] = field(default_factory=dict)
     history: SourceHistory = NO_HISTORY
     source_counts: Mapping[str, int] = field(default_factory=dict)
@@ -234,6 +237,7 @@ class Plan:
             pseudonym_key=self.pseudonym_key,
             source_counts=self.source_counts,
             date_offsets=date_offsets,
+            copy_codings=self.copy_codings,
         )
 
     @property
@@ -299,6 +303,7 @@ def plan(
     if target is not None and job.pseudonym_options.pseudonym_key is not None:
         pseudonym_key = _read_pseudonym_key(job, relation, source, target)
     relation = _complete_dates(job, relation, source)
+    copy_codings = _code_copies(job, relation, source)
     # Take the state (column types and write counters) before reading, so that later writes count as
     # newer than the release.
     source_state, history = _read_source_state(job, relation, source, target)
@@ -341,6 +346,7 @@ def plan(
         person_columns=person_columns,
         source_state=source_state,
         pseudonym_key=pseudonym_key,
+        copy_codings=copy_codings,
         history=history,
     ).with_source_counts(source, target)
 
@@ -397,6 +403,7 @@ def _find_passthrough_columns(
         spills=job.spill is not None,
         has_pseudonyms=bool(job.pseudonyms),
         shifts_dates=job.shift_dates is not None,
+        coding_option=job.policy.coding.option_of((*job.sensitive, *job.keep)),
     )
     columns = tuple(
         relation.attribute(a.name)
@@ -469,6 +476,22 @@ def _complete_dates(job: Job, relation: Relation, source: Source) -> Relation:
                     source.complete_attributes_from_values(relation, [relation.attribute(name)])
                 )
     return relation
+
+
+def _code_copies(job: Job, relation: Relation, source: Source) -> dict[str, CopyCoding]:
+    """Return how the numbers of copied columns are coded, by column.
+
+    Raises
+    ------
+    InvalidParameter, UnsupportedType : a coded column does not fit its options.
+    """
+    coding = job.policy.coding
+    attributes = [
+        relation.attribute(name) for name in (*job.sensitive, *job.keep) if name in coding.columns
+    ]
+    if not attributes:
+        return {}
+    return coding.code_copies(source.complete_attributes_from_values(relation, attributes))
 
 
 def _build_quasi_identifiers(job: Job, relation: Relation) -> tuple[Attribute, ...]:
@@ -568,7 +591,9 @@ def _require_supported_columns(
     UnsupportedType, InvalidParameter : one of them does not.
     """
     described_columns = {*job.policy.hierarchies, *job.hierarchies, *job.policy.steps}
-    coded_attributes = job.policy.coding.code_attributes(attributes, described_columns)
+    coded_attributes = job.policy.coding.code_attributes(
+        attributes, described_columns, (*job.sensitive, *job.keep)
+    )
     require_kinds(job.policy, coded_attributes)
     require_evaluation(job.policy)
     if target is not None and job.policy.intervals == RANGE:

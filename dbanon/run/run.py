@@ -36,7 +36,7 @@ from dbanon.release.recode import Release, find_lost_columns, number_combination
 from dbanon.release.report import EvaluationOutcome, Provenance, RecountResult, Report
 from dbanon.release.words import now
 from dbanon.run.codes import count_averaged_codes
-from dbanon.run.coding import require_coded_labels
+from dbanon.run.coding import require_coded_copies, require_coded_labels
 from dbanon.run.date_shift import describe_shift, draw_offsets, require_shifted_dates
 from dbanon.run.disclosure import (
     collect_findings,
@@ -271,6 +271,7 @@ class IndependentRun(ReleaseRun[W]):
         require_shifted_dates(draft, self.source, self.target, staged_release)
         verdict = planned.guarantee.check(counts, expected)
         require_coded_labels(draft, self.target, staged_release)
+        require_coded_copies(draft, self.target, staged_release)
         originals, names = draft.originals, draft.release.names
         written_counts = WrittenReleaseCounts(draft, self.source, self.target, staged_release)
         # A sample of the written rows can prove a column nearly unique. Such columns need no
@@ -464,8 +465,10 @@ def build_report(
             "columns": [*job.pseudonyms],
             "key": draft.pseudonym_key.fingerprint,
         }
+    if draft.copy_codings:
+        further_arguments["coded_copies"] = [*draft.copy_codings]
     if job.shift_dates is not None:
-        further_arguments["shift_dates"] = describe_shift(draft)
+        further_arguments["shift_dates"] = describe_shift(job, draft.pseudonym_key)
     if planned.expectation_report:
         further_arguments["expect"] = dict(planned.expectation_report)
     if job.reading.non_default_options:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dbanon.data.bands import Bands
+from dbanon.data.bands import Bands, CopyCoding
 from dbanon.sessions.names import RelationName, quote, quote_list
 
 # Names of staging tables, which are temporary.
@@ -301,6 +301,41 @@ def band_ranks(column: str, bands: Bands) -> str:
         return f"CASE WHEN {column} IS NULL THEN NULL{below}{above} ELSE {column} END"
     cases = " ".join(f"WHEN {column} < {border} THEN {rank}" for rank, border in enumerate(borders))
     return f"CASE WHEN {column} IS NULL THEN NULL {cases} ELSE {len(borders)} END"
+
+
+def coded_value(number: str, text: str, coding: CopyCoding) -> str:
+    """Build SQL of a copied number as text: the label of its band, or the number itself.
+
+    Parameters
+    ----------
+    number, text : SQL of the column as a number and as text.
+    """
+    cases = " ".join(
+        f"WHEN {number} {comparison} {border} THEN '{label}'"
+        for comparison, border, label in coding.conditions
+    )
+    return f"CASE WHEN {number} IS NULL THEN NULL {cases} ELSE {text} END"
+
+
+def count_uncoded(relation: RelationName, column: str, coding: CopyCoding) -> str:
+    """Count the rows of a relation whose value in a coded column is not allowed.
+
+    Parameters
+    ----------
+    column : the quoted name of the column, which holds texts.
+    """
+    labels = ", ".join(f"'{label}'" for label in coding.labels)
+    is_beyond = "1"
+    if coding.keeps_numbers:
+        number = f"CAST({column} AS DOUBLE PRECISION)"
+        comparisons = " OR ".join(
+            f"{number} {comparison} {border}" for comparison, border, _ in coding.conditions
+        )
+        is_beyond = f"CASE WHEN {comparisons} THEN 1 ELSE 0 END"
+    return (
+        f"SELECT coalesce(sum(CASE WHEN {column} IS NULL OR {column} IN ({labels}) THEN 0"
+        f" ELSE {is_beyond} END), 0) FROM {relation.quoted}"
+    )
 
 
 def code_groups(position: int, codes: Sequence[Sequence[int]]) -> str:

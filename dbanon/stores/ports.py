@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.advice.profile import Profile
-from dbanon.data.counts import CountRequests, Counts, JointHistories
+from dbanon.data.bands import CopyCoding
+from dbanon.data.counts import CodedCounts, CountRequests, Counts, JointHistories
 from dbanon.data.date_range import DateRange
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata
@@ -57,6 +58,7 @@ class PreparedRelease:
     fingerprint : hash of the source rows and of the options; None if it was not computed.
     source_state : the result of ``Source.describe_state`` before the rows were read.
     pseudonym_key : the key for columns released as pseudonyms; None if there are none.
+    copy_codings : how the numbers of copied columns are coded, by column.
     date_offsets : int32 (n,), by how many days the dates of each record are shifted; None if none
         are.
     source_counts : the numbers of ``rows`` and of ``persons`` of the source, as in
@@ -75,6 +77,7 @@ class PreparedRelease:
     pseudonym_key: PseudonymKey | None = None
     source_counts: Mapping[str, int] = field(default_factory=dict)
     date_offsets: NDArray[np.int32] | None = None
+    copy_codings: Mapping[str, CopyCoding] = field(default_factory=dict)
 
     @property
     def class_columns(self) -> tuple[str, ...]:
@@ -405,6 +408,9 @@ class Target(Protocol[W]):
 
     def count_distinct(self, staged_release: W, name: str) -> tuple[int, int]:
         """Count the written rows with a non-NULL value in a column, and the distinct values."""
+
+    def count_coded(self, staged_release: W, name: str, coding: CopyCoding) -> CodedCounts:
+        """Count the written values of a coded copy, and the persons or rows of its tails."""
 
     def count_wrong_dates(self, staged_release: W, source: Source) -> int:
         """Count the shifted dates, or combinations of them, that are not as they should be.

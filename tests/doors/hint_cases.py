@@ -279,6 +279,16 @@ OF_TABLES = (
         does=[{"recode": {"town": {"A": ["a", "b"], "B": ["c", "d", "e"]}}}],
     ),
     Case(
+        "Group quasi-identifiers only.",
+        {"keep": ["pid"], "recode": {"pid": {"A": "*"}}},
+        does=[{"recode": None}, {"recode": {"pid": [10]}}],
+    ),
+    Case(
+        "Leave it out of `top`, `bottom` and `recode`, or of",
+        {"keep": ["pid"], "top": {"pid": 10}, "also_k": [["pid"]]},
+        does=[{"top": None}, {"also_k": None}],
+    ),
+    Case(
         "Leave out its threshold, or its groups.",
         {"recode": {"age": {"A": [20], "B": "*"}}, "top": {"age": 50}, **_GENERALIZE},
         does=[{"recode": None}, {"top": None}],

@@ -13,8 +13,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dbanon.data.array_types import AnyArray, AnyDtype
+from dbanon.data.bands import CopyCoding
 from dbanon.data.counts import (
     ClassValueCounts,
+    CodedCounts,
     CountRequests,
     Counts,
     EntityCount,
@@ -35,6 +37,7 @@ from dbanon.release.linkage import count_unique_profiles
 from dbanon.release.report import Report
 from dbanon.sessions.base import Output, Relation, passthrough_error, random_order
 from dbanon.sessions.names import RelationName
+from dbanon.stores.copied_rows import code_value
 from dbanon.stores.frame.conversion import mark_row_order
 from dbanon.stores.frame.display import group_by_display
 from dbanon.stores.frame.microdata import dates_to_numbers, to_python_objects
@@ -291,6 +294,24 @@ class FrameTarget:
         values = staged_release.frame[name].dropna()
         return len(values), values.nunique()
 
+    def count_coded(
+        self, staged_release: StagedFrameRelease, name: str, coding: CopyCoding
+    ) -> CodedCounts:
+        """Count the written values of a coded copy, and the persons or rows of its tails."""
+        texts = staged_release.frame[name]
+        is_label = texts.isna() | texts.isin(coding.labels)
+        n_wrong = len(texts) - int(is_label.sum())
+        if coding.keeps_numbers:
+            numbers = texts[~is_label].astype(float)
+            n_wrong = sum(coding.label_of(number) is not None for number in numbers)
+        entities, records = staged_release.draft.microdata.entities, staged_release.records
+        units = records if entities is None else entities[records]
+        tails = {
+            label: len(np.unique(units[(texts == label).to_numpy(bool, na_value=False)]))
+            for label in coding.tail_labels
+        }
+        return CodedCounts(n_wrong, tails)
+
     def count_wrong_dates(self, staged_release: StagedFrameRelease, source: Source) -> int:
         """Count the written dates that are not their originals plus the offset of their row."""
         draft, records = staged_release.draft, staged_release.records
@@ -387,6 +408,8 @@ def _released_frame(
         ]
         if str(name) in draft.job.pseudonyms:
             columns[name] = _pseudonym_column(frame[name].iloc[positions], draft)
+        elif (coding := draft.copy_codings.get(str(name))) is not None:
+            columns[name] = _coded_column(frame[name].iloc[positions], coding)
         elif draft.job.shift_dates is not None and str(name) in draft.job.shift_dates.columns:
             columns[name] = _shifted_column(frame[name].iloc[positions], draft, records)
         elif not released_columns:
@@ -420,6 +443,14 @@ def _pseudonym_column(values: pd.Series[Any], draft: PreparedRelease) -> pd.Seri
     python_values = values.astype(object).where(values.notna(), None)
     pseudonyms = [key.pseudonym(attribute, value) for value in python_values]
     series: pd.Series[Any] = pd.Series(pseudonyms, dtype=pd.Series(["text"]).dtype)
+    return series
+
+
+def _coded_column(values: pd.Series[Any], coding: CopyCoding) -> pd.Series[Any]:
+    """Code numbers as labels, in pandas' text type; numbers that are kept become texts."""
+    python_values = values.astype(object).where(values.notna(), None)
+    texts = [code_value(value, coding) for value in python_values]
+    series: pd.Series[Any] = pd.Series(texts, dtype=pd.Series(["text"]).dtype)
     return series
 
 
