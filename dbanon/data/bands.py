@@ -165,7 +165,7 @@ class CopyCoding:
 
     @property
     def conditions(self) -> list[tuple[str, str, str]]:
-        """What is replaced, in order: comparison, border as SQL, label."""
+        """The replacements, in order: comparison, border as SQL, label."""
         borders, bands = self.bands.border_texts, self.bands
         conditions = []
         if bands.open_below:
