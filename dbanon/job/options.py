@@ -34,6 +34,7 @@ RowMethod: TypeAlias = Literal[
     "kmember",
     "mondrian",
     "full_domain",
+    "global_recoding",
     "local_suppression",
     "npn_mhm",
     "mdav_mhm",
@@ -171,6 +172,8 @@ class ClassOptions(TypedDict, total=False):
     suppression: float
     # For full_domain: Release what classes have in common, not the levels.
     contract: bool
+    # For global_recoding: Largest share of cells to release as NULL.
+    cells: float
     # For local_suppression: Quasi-identifiers whose cells are spared, separated by commas, the most
     # important first.
     importance: str

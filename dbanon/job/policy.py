@@ -423,12 +423,19 @@ def _check_cell_suppression(policy: Policy, method: Method) -> None:
             f" {method.recoding}, not {policy.recoding}.",
             hint="Leave out `recoding`.",
         )
-    if policy.hierarchies:
+    if policy.hierarchies and not method.result_type.sees_all_strata:
         raise InvalidParameter(
             f"Method {method.name} releases values or NULL, and no labels of hierarchies.",
             hint="Leave out `hierarchies`, or choose a method that generalizes, such as"
             ' `method="gaa_cp"`.',
         )
+    if method.result_type.sees_all_strata:
+        for option, is_requested in (("models", policy.models), ("also_k", policy.also_k)):
+            if is_requested:
+                raise InvalidParameter(
+                    f"Method {method.name} chooses levels and cells for k alone, not for {option}.",
+                    hint=f'Leave out `{option}`, or choose `method="local_suppression"`.',
+                )
     if policy.weights and policy.options.get("importance"):
         raise InvalidParameter(
             "Both weights and importance state the price of a cell.",

@@ -23,6 +23,7 @@ from dbanon.data.scales import Standardization
 from dbanon.data.schema import Kind
 from dbanon.hierarchy.leaves import (
     ANY,
+    Hierarchies,
     TreeBuilder,
     encode_leaves,
     resolve_hierarchies,
@@ -69,7 +70,7 @@ def recode(
     """
     recoding = find_recoding(str(policy.recoding))
     if find_method(policy.method).suppresses_cells:
-        microdata, clustering = _suppress_cells(microdata, clustering)
+        microdata, clustering = _suppress_cells(microdata, clustering, policy.hierarchies)
     parameters = {name: policy.options[name] for name in recoding.parameters}
     # The levels of generalization that full_domain chose; None for other methods. With its option
     # ``contract``, labels depend on the values of each class alone, not on the levels.
@@ -143,10 +144,10 @@ def recode(
 
 
 def _suppress_cells(
-    microdata: Microdata, clustering: ClusteringResult
+    microdata: Microdata, clustering: ClusteringResult, hierarchies: Hierarchies
 ) -> tuple[Microdata, ClusteringResult]:
     """Replace cells by NULL that a class has no common value for; drop the statistics of before."""
-    suppressed = suppress_differing_cells(microdata, clustering.classes)
+    suppressed = suppress_differing_cells(microdata, clustering, hierarchies)
     return suppressed, replace(clustering, column_statistics=None)
 
 

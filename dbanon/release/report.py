@@ -321,11 +321,12 @@ class Report(LabelledTextWithHtml):
     def describe_lost_columns(self) -> list[str]:
         """Describe each column that is lost completely, and suggest remedies.
 
-        If the method suppresses cells, this also describes columns that lost most of their values.
+        If the method suppresses cells, this describes columns that lost most of their values, too.
         """
+        suppressed = []
         if suppresses_cells(self.arguments):
-            return describe_mostly_suppressed_columns(self.arguments, self.rows_out)
-        return [
+            suppressed = describe_mostly_suppressed_columns(self.arguments, self.rows_out)
+        return suppressed + [
             f'"{name}" is lost completely: all rows have one label. What helps: '
             + (
                 "a hierarchy with more levels, fewer quasi-identifiers, or a smaller k"

@@ -16,6 +16,7 @@ from dbanon.data.types import JsonMapping
 from dbanon.data.words import read_key_or_former_key
 from dbanon.job.pseudonym import build_pseudonym_caution
 from dbanon.job.verdict import Caution, Verdict, build_intersection_caution
+from dbanon.methods import global_recoding
 from dbanon.recoding import common
 from dbanon.release.alignment import INPUT, INPUT_ORDER_CAUTION
 from dbanon.release.joint import joint_caution
@@ -183,7 +184,10 @@ def describe_mostly_suppressed_columns(arguments: JsonMapping, n_rows: int) -> l
 
 def suppresses_cells(arguments: JsonMapping) -> bool:
     """Whether the release's method suppresses single cells, by the arguments of its report."""
-    return arguments.get("recoding") == common.RECODING.name
+    return (
+        arguments.get("recoding") == common.RECODING.name
+        or arguments.get("method") == global_recoding.METHOD.name
+    )
 
 
 def list_cautions(arguments: JsonMapping, entity: str | None) -> tuple[Caution, ...]:

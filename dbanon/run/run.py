@@ -383,7 +383,7 @@ def read_and_cluster(
         if find_method(policy.method).suppresses_cells:
             # The recount, the evaluation and the report need to know which cells are NULL now.
             microdata = suppress_differing_cells(
-                microdata, clustering.classes, keep_originals=policy.evaluate
+                microdata, clustering, policy.hierarchies, keep_originals=policy.evaluate
             )
     return microdata, policy, clustering
 

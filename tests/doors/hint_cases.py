@@ -369,6 +369,25 @@ OF_TABLES = (
         does=[{"options": {"importance": "age"}}],
     ),
     Case(
+        "Leave out `{}`, or choose",
+        {"method": "global_recoding", "also_k": [["age"]]},
+        leave_out=["also_k"],
+    ),
+    Case(
+        "Leave out `entity`, or choose",
+        {"method": "global_recoding", "entity": "pid"},
+        leave_out=["entity"],
+    ),
+    Case(
+        "Allow this share of cells",
+        {
+            "method": "global_recoding",
+            "options": {"cells": 0.0},
+            "quasi_identifiers": ["seldom"],
+            "nulls": "category",
+        },
+    ),
+    Case(
         "Take them as categories",
         {"method": "local_suppression", "quasi_identifiers": ["huge"]},
         values={"kinds": {"huge": "nominal"}},
