@@ -376,7 +376,9 @@ def _normalize(kind: object, value: object, option: Option) -> object:
         value = value.item()
     origin = get_origin(kind)
     # Callers convert values of other alternatives, such as hierarchies, themselves.
-    if origin in (Union, UnionType) and any(hasattr(a, "plain_types") for a in get_args(kind)):
+    if origin in (Union, UnionType) and any(
+        hasattr(a, "plain_types") or (a is str and option.pattern) for a in get_args(kind)
+    ):
         return _normalize_alternatives(kind, value, option)
     if origin in (tuple, Sequence):
         if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):

@@ -19,8 +19,13 @@ from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.recoding import GENERALIZED
 
 _DOCS_PAGE = "generalization.md#coding"
+# A threshold that is taken from the data: the percentile of a column.
+PERCENTILE = r"p[0-9]{1,2}(\.[0-9]{1,3})?"
+_THRESHOLDS = "numbers, or percentiles such as p99.5,"
 TOP = Option(
     "Code values from this number on as one value, such as 90+, before classes are made.",
+    item=_THRESHOLDS,
+    pattern=PERCENTILE,
     flag="top",
     form="NAME=NUMBER",
     concerns_release=True,
@@ -28,6 +33,8 @@ TOP = Option(
 )
 BOTTOM = Option(
     "Code values below this number as one value, such as <18, before classes are made.",
+    item=_THRESHOLDS,
+    pattern=PERCENTILE,
     flag="bottom",
     form="NAME=NUMBER",
     concerns_release=True,
@@ -58,13 +65,14 @@ class Coding:
 
     Parameters
     ----------
-    top, bottom : a threshold by column. Values from ``top`` on, and values below ``bottom``, are
+    top, bottom : a threshold by column, or a percentile as text until ``run.thresholds`` replaces
+        it. Values from ``top`` on, and values below ``bottom``, are
         open bands; all others are bands of a single whole number.
     recode : ascending borders by column, or the groups of its values.
     """
 
-    top: Mapping[str, float]
-    bottom: Mapping[str, float]
+    top: Mapping[str, float | str]
+    bottom: Mapping[str, float | str]
     recode: Mapping[str, Sequence[float] | Groups]
 
     @property
@@ -76,6 +84,26 @@ class Coding:
     def borders(self) -> dict[str, Sequence[float]]:
         """The ascending borders of ``recode``, by column."""
         return {name: v for name, v in self.recode.items() if not isinstance(v, Groups)}
+
+    def numbers_of(self, option: str) -> dict[str, float]:
+        """The thresholds of ``top`` or ``bottom`` that are numbers, by column."""
+        thresholds = self.top if option == "top" else self.bottom
+        return {name: v for name, v in thresholds.items() if not isinstance(v, str)}
+
+    @property
+    def percentiles(self) -> dict[str, dict[str, str]]:
+        """The thresholds to take from the data, by option and column; empty if there are none."""
+        options = {"top": self.top, "bottom": self.bottom}
+        percentiles = {
+            option: {name: v for name, v in columns.items() if isinstance(v, str)}
+            for option, columns in options.items()
+        }
+        return {option: columns for option, columns in percentiles.items() if columns}
+
+    def require_numbers(self, attribute: Attribute) -> None:
+        """Check that a column holds numbers, so that it can be coded; raises UnsupportedType."""
+        if attribute.kind not in _CODED_KINDS:
+            raise self._kind_error(attribute)
 
     @property
     def groups(self) -> dict[str, Groups]:
@@ -114,8 +142,8 @@ class Coding:
                     " in `top` or `bottom`.",
                     hint="Name its thresholds as the first and the last border of `recode`.",
                 )
-        for name, top in self.top.items():
-            if name in self.bottom and self.bottom[name] >= top:
+        for name, top in self.numbers_of("top").items():
+            if name in self.bottom and self.numbers_of("bottom").get(name, top - 1) >= top:
                 raise InvalidParameter(
                     f'The `bottom` of "{name}" must be below its `top`.',
                     hint="Exchange them, or leave one out.",
@@ -169,8 +197,7 @@ class Coding:
                     f'The values of "{name}" have groups in `recode`, and the column is copied.',
                     hint="Group quasi-identifiers only. Group other columns in a view.",
                 )
-            if attribute.kind not in _CODED_KINDS:
-                raise self._kind_error(attribute)
+            self.require_numbers(attribute)
             is_integral = attribute.kind is Kind.INTEGER
             if is_integral and has_fraction(self._thresholds_of(name)):
                 raise _fraction_error(name, self._options_of(name))
@@ -265,7 +292,7 @@ class Coding:
         thresholds = self._thresholds_of(name)
         if has_fraction(thresholds):
             raise _fraction_error(name, self._options_of(name))
-        low, high = self.bottom.get(name), self.top.get(name)
+        low, high = self.numbers_of("bottom").get(name), self.numbers_of("top").get(name)
         known_ends = [
             *thresholds,
             *([float(values.min()), float(values.max())] if len(values) else []),
@@ -303,7 +330,8 @@ class Coding:
 
     def _thresholds_of(self, name: str) -> tuple[float, ...]:
         """The borders and thresholds of a column."""
-        thresholds = [option[name] for option in (self.bottom, self.top) if name in option]
+        options = (self.numbers_of("bottom"), self.numbers_of("top"))
+        thresholds = [option[name] for option in options if name in option]
         return (*self.borders.get(name, ()), *thresholds)
 
     def _code_attribute(self, attribute: Attribute) -> Attribute:

@@ -116,9 +116,9 @@ class PolicyOptions(TypedDict, total=False):
     # amounts, without a warning where a code is expected.
     kinds: Mapping[str, str] | None
     # Code values from this number on as one value, such as 90+, before classes are made.
-    top: Mapping[str, float] | None
+    top: Mapping[str, float | str] | None
     # Code values below this number as one value, such as <18, before classes are made.
-    bottom: Mapping[str, float] | None
+    bottom: Mapping[str, float | str] | None
     # Code numbers as bands, or values as groups by name, before classes are made, the same for
     # every row.
     recode: Mapping[str, Sequence[float] | Mapping[str, Sequence[str | int] | str]] | None

@@ -275,8 +275,8 @@ class Policy:
     ] = None
     orders: Annotated[Mapping[str, Sequence[str]], ORDERS] = field(default_factory=dict)
     kinds: Annotated[Mapping[str, str], KINDS] = field(default_factory=dict)
-    top: Annotated[Mapping[str, float], TOP] = field(default_factory=dict)
-    bottom: Annotated[Mapping[str, float], BOTTOM] = field(default_factory=dict)
+    top: Annotated[Mapping[str, float | str], TOP] = field(default_factory=dict)
+    bottom: Annotated[Mapping[str, float | str], BOTTOM] = field(default_factory=dict)
     recode: Annotated[Mapping[str, Sequence[float] | Groups], RECODE] = field(default_factory=dict)
     profile: Annotated[str | None, PROFILE] = None
 

@@ -122,6 +122,14 @@ def describe_coding(arguments: JsonMapping) -> list[tuple[str, str]]:
         described.append(("coded before classes are made", text))
     if coded_copies:
         described.append(("coded when copied", coded_copies))
+    from_data = [
+        f"{option} of {name} ({percentile})"
+        for option, columns in arguments.get("thresholds_from_data", {}).items()
+        for name, percentile in columns.items()
+    ]
+    if from_data:
+        text = f"{', '.join(from_data)}; asked for by name, rounded to two digits"
+        described.append(("thresholds taken from the data", text))
     return described
 
 

@@ -371,6 +371,8 @@ def _assemble_outlook(
     hierarchies = {**planned.hierarchies.origins, **descriptions}
     banded_columns = {*planned.policy.coding.columns} - {*planned.policy.coding.groups}
     arguments = {**planned.policy.arguments(), "by": list(job.by), "hierarchies": hierarchies}
+    if planned.percentiles:
+        arguments["thresholds_from_data"] = dict(planned.percentiles)
     if planned.copy_codings:
         arguments["coded_copies"] = [*planned.copy_codings]
     if job.shift_dates is not None:

@@ -48,6 +48,7 @@ from dbanon.run.hierarchies import JobHierarchies, read_hierarchies
 from dbanon.run.history import require_first_release
 from dbanon.run.key import read_pseudonym_key
 from dbanon.run.profiles import require_profile
+from dbanon.run.thresholds import take_thresholds
 from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.types import type_family
 from dbanon.stores.ports import PreparedRelease, Source, Target, W
@@ -72,6 +73,7 @@ class Plan:
         release is written.
     pseudonym_key : key of columns released as pseudonyms, if a release is written.
     copy_codings : how the numbers of copied columns are coded, by column.
+    percentiles : the thresholds that were taken from the data, by option and column.
     identifiers : columns released unchanged that look like identifiers, with the reason; empty
         until a run fills it.
     history : the earlier releases of the source; none unless a release is written.
@@ -90,6 +92,7 @@ class Plan:
     source_state: JsonMapping = field(default_factory=dict)
     pseudonym_key: PseudonymKey | None = None
     copy_codings: Mapping[str, CopyCoding] = field(default_factory=dict)
+    percentiles: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     identifiers: Mapping[str, str] = field(default_factory=dict)
     history: SourceHistory = NO_HISTORY
     source_counts: Mapping[str, int] = field(default_factory=dict)
@@ -273,6 +276,8 @@ def plan(
     DbanonError : its class says what went wrong.
     """
     relation = source.describe(job)
+    percentiles = job.policy.coding.percentiles
+    job = take_thresholds(job, relation, source)
     require_roles(job, relation)
     if target is not None:
         require_types(job, relation, target.last_types(job, relation.name))
@@ -347,6 +352,7 @@ def plan(
         source_state=source_state,
         pseudonym_key=pseudonym_key,
         copy_codings=copy_codings,
+        percentiles=percentiles,
         history=history,
     ).with_source_counts(source, target)
 

@@ -147,9 +147,14 @@ def _describe(name: str, relation: Relation, source: Source) -> Attribute:
 
 def _is_coded(job: Job, kind: IdentifierKind, name: str, year: int) -> bool:
     """True if the column may be released for the way in which it is coded."""
-    policy = job.policy
+    coding = job.policy.coding
     return name in job.quasi_identifiers and is_coded_as_required(
-        kind, name, top=policy.top, bottom=policy.bottom, recode=policy.coding.borders, year=year
+        kind,
+        name,
+        top=coding.numbers_of("top"),
+        bottom=coding.numbers_of("bottom"),
+        recode=coding.borders,
+        year=year,
     )
 
 

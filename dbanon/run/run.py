@@ -465,6 +465,8 @@ def build_report(
             "columns": [*job.pseudonyms],
             "key": draft.pseudonym_key.fingerprint,
         }
+    if planned.percentiles:
+        further_arguments["thresholds_from_data"] = dict(planned.percentiles)
     if draft.copy_codings:
         further_arguments["coded_copies"] = [*draft.copy_codings]
     if job.shift_dates is not None:

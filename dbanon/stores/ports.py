@@ -266,6 +266,16 @@ class Source(Protocol):
     ) -> Iterator[tuple[NDArray[np.int64], list[SqlRow]]]:
         """Yield batches: row keys, int64 (n_rows, n_key_columns), and rows of these columns."""
 
+    def read_quantile(self, relation: Relation, attribute: Attribute, share: float) -> float | None:
+        """Return the smallest value that at least a share of a column's values do not exceed.
+
+        None if all values are NULL.
+
+        Parameters
+        ----------
+        share : 0 to 1.
+        """
+
     def measure_dates(self, relation: Relation, attribute: Attribute) -> DateRange:
         """Measure the range of the dates in a column."""
 

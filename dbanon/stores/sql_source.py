@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -364,6 +365,19 @@ class SqlSource:
     ) -> Iterator[tuple[NDArray[np.int64], list[SqlRow]]]:
         """Yield row keys and rows in batches; see ``ports.Source``."""
         return self.session.read_rows(relation, names, chunk_rows)
+
+    def read_quantile(self, relation: Relation, attribute: Attribute, share: float) -> float | None:
+        """Return the smallest value that at least a share of a column's values do not exceed."""
+        column, rows = f"s.{quote(attribute.name)}", relation.relation_to_read.quoted
+        [(n_values,)] = self.session.rows(f"SELECT count({column}) FROM {rows} AS s")
+        if not n_values:
+            return None
+        offset = max(ceil(share * int(n_values)) - 1, 0)
+        [(value,)] = self.session.rows(
+            f"SELECT {column} FROM {rows} AS s WHERE {column} IS NOT NULL ORDER BY {column}"
+            f" LIMIT 1 OFFSET {offset}"
+        )
+        return float(value)
 
     def measure_dates(self, relation: Relation, attribute: Attribute) -> DateRange:
         """Measure the range of the dates in a column."""

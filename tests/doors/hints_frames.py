@@ -27,6 +27,7 @@ from tests.doors.hint_steps import (
 from tests.doors.hints_analyses import ANALYSES
 
 FLAGS = FRAME.assign(flag=FRAME.index % 2 == 0)
+EMPTY = FRAME.assign(empty=pd.array([None] * N, "Int64"))
 _NOBODY: Any = [None, *["a", "b", "c"] * 13]
 
 
@@ -68,6 +69,11 @@ FRAMES = (
                 hierarchies={"flag": {"tree": {"*": ["True", "False"]}}},
             ),
         ],
+    ),
+    Steps(
+        "Name a number in `top` and `bottom`, or leave the column out of them.",
+        frame(EMPTY, keep=["empty"], top={"empty": "p90"}),
+        [frame(EMPTY, keep=["empty"], top={"empty": 9}), frame(EMPTY, keep=["empty"])],
     ),
     Steps(
         "Name them first: frame.columns",

@@ -80,7 +80,7 @@ def test_groups(run_sql: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"top": {"age": "90"}}, "top must be numbers by column"),
+        ({"top": {"age": "90"}}, "top must be numbers, or percentiles such as p99.5, by column"),
         ({"recode": {"age": [30, 18]}}, "do not ascend"),
         ({"bottom": {"id": 5}}, "is not a quasi-identifier"),
         ({"recode": {"age": {"young": [1]}}}, '"age" of type text is not a number'),

@@ -145,6 +145,41 @@ def test_the_recount_refuses_a_number_beyond(
     assert "95" not in str(error)
 
 
+@pytest.mark.parametrize("entity", [None, "person"])
+def test_thresholds_from_the_data(database: Database, entity: str | None) -> None:
+    frame = load(database)
+    relation = database.relation("people")
+    # Of 120 values the 114th is the 95th percentile, and the 12th the 10th one.
+    database.execute(f"UPDATE {relation} SET income = 1000 + 7 * id, price = 100.5 + id")
+    frame = frame.assign(income=1000 + 7 * frame["id"], price=100.5 + frame["id"])
+    coded = options(
+        quasi_identifiers=["age", "income"],
+        keep=["price"],
+        entity=entity,
+        top={"income": "p95", "price": "p95"},
+        bottom={"income": "p10", "age": "p9.5"},
+        recoding="median",
+    )
+    report = database.anonymize(**coded)
+    # 1000 + 7 * 113 is 1791, and 1000 + 7 * 11 is 1077.
+    assert report.arguments["top"] == {"income": 1700, "price": 210}
+    assert report.arguments["bottom"]["income"] == 1100
+    from_data = {"top": coded["top"], "bottom": coded["bottom"]}
+    assert report.arguments["thresholds_from_data"] == from_data
+    assert "top of income (p95)" in str(report)
+    assert "asked for by name" in str(report)
+    released = database.rows(f"SELECT income, price FROM {database.relation('release.people')}")
+    assert {"1700+", "<1100"} <= {income for income, _ in released}
+    assert "210+" in {price for _, price in released}
+    _, of_frame_report = dbanon.anonymize_frame(frame, **coded)
+    for option in ("top", "bottom", "thresholds_from_data"):
+        assert of_frame_report.arguments[option] == report.arguments[option]
+    # A refresh takes the thresholds that were released.
+    database.execute(f"UPDATE {relation} SET income = income + 300 WHERE id < 60")
+    again = dbanon.refresh(database.url, "release.people", accept=["independent"])
+    assert again.arguments["top"] == report.arguments["top"]
+
+
 def test_refusals(database: Database) -> None:
     load(database)
 
@@ -155,6 +190,14 @@ def test_refusals(database: Database) -> None:
     refused(InvalidParameter, "a number of `top` has a fraction", top={"income": 9.5})
     refused(UnsupportedType, "does not hold numbers", keep=["person"], top={"person": 9})
     refused(InvalidParameter, "is not a quasi-identifier", keep=[], top={"income": 9})
+    refused(InvalidParameter, "is not a quasi-identifier", keep=[], top={"income": "p90"})
+    refused(UnsupportedType, "does not hold numbers", keep=["person"], top={"person": "p90"})
+    refused(
+        InvalidParameter,
+        "must be below its `top`",
+        top={"income": "p20"},
+        bottom={"income": "p80"},
+    )
     refused(
         InvalidParameter,
         "are counted in classes",

@@ -369,3 +369,6 @@ def test_the_command_line(database: Database) -> None:
     wrong = CliRunner().invoke(main, [*command, "--recode", "income=low"])
     assert wrong.exit_code == 2
     assert "Write numbers, as in --recode age=18,65." in wrong.output
+    wrong = CliRunner().invoke(main, [*command, "--top", "income=p100"])
+    assert wrong.exit_code == 2
+    assert "Write a number or a percentile, as in --top age=2 or age=p99.5." in wrong.output

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_origin
@@ -22,6 +23,7 @@ from dbanon.doors.cli.support import Bytes, Decorator, Names, split_list, split_
 from dbanon.doors.spelling import flag
 from dbanon.errors import InvalidParameter
 from dbanon.job.chain import Chain
+from dbanon.job.coding import PERCENTILE
 from dbanon.job.date_shift import DateShift
 from dbanon.job.export import Export
 from dbanon.job.sets import ColumnSet
@@ -155,6 +157,12 @@ def _parse_value(parameter: Parameter, raw_value: Any) -> Any:
     pairs = dict(map(split_pair, raw_value))
     if parameter.option.form == "NAME=LOW:HIGH":
         return {name: parse_bounds(text) for name, text in pairs.items()}
+    if parameter.name in ("top", "bottom"):
+        form = f"a number or a percentile, as in {flag(parameter)} age=2 or age=p99.5"
+        return {
+            name: text if re.fullmatch(PERCENTILE, text) else _parse_number(text, form)
+            for name, text in pairs.items()
+        }
     if parameter.item_type is float:
         form = f"a number, as in {flag(parameter)} age=2"
         return {name: _parse_number(text, form) for name, text in pairs.items()}

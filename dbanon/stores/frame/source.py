@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -295,6 +296,11 @@ class FrameSource:
             batch = columns.iloc[start : start + chunk_rows]
             keys = np.arange(start, start + len(batch), dtype=np.int64).reshape(-1, 1)
             yield keys, list(batch.itertuples(index=False, name=None))
+
+    def read_quantile(self, relation: Relation, attribute: Attribute, share: float) -> float | None:
+        """Return the smallest value that at least a share of a column's values do not exceed."""
+        values = sorted(map(float, self.frame[attribute.name].dropna()))
+        return values[max(ceil(share * len(values)) - 1, 0)] if values else None
 
     def measure_dates(self, relation: Relation, attribute: Attribute) -> DateRange:
         """Measure the range of the dates in a column."""

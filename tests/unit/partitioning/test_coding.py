@@ -383,10 +383,10 @@ def test_an_evaluation_of_the_originals_includes_what_coding_lost(method: str) -
             InvalidParameter,
             "hierarchy or a step",
         ),
-        ({"top": {"age": "p99.5"}}, InvalidParameter, "top must be numbers by column"),
+        ({"top": {"age": "p100"}}, InvalidParameter, "top must be numbers, or percentiles"),
         ({"recode": {"age": "18,30"}}, InvalidParameter, "recode must be lists of numbers"),
         ({"recode": {"age": ["18"]}}, InvalidParameter, "recode must be lists of numbers"),
-        ({"top": {"age": float("nan")}}, InvalidParameter, "top must be numbers by column"),
+        ({"top": {"age": float("nan")}}, InvalidParameter, "top must be numbers, or percentiles"),
     ],
 )
 def test_wrong_inputs(options: dict[str, Any], error: type[DbanonError], message: str) -> None:
