@@ -84,6 +84,14 @@ def moment(value: Any) -> datetime.datetime | None:
     return datetime.datetime.fromisoformat(text)
 
 
+def shift_of(original: Any, date: Any) -> datetime.timedelta:
+    """The distance of a released date from its original; neither is NULL."""
+    before, after = moment(original), moment(date)
+    assert before is not None
+    assert after is not None
+    return after - before
+
+
 def offsets(table: list[tuple[Any, ...]]) -> dict[int, set[float]]:
     """The distances of released dates from their originals, in days, by number of the row."""
     originals = {row[0]: row[3:] for row in rows()}
@@ -188,7 +196,7 @@ def test_pseudonyms_and_withheld_rows(database: Database, tmp_path: Path) -> Non
     table = database.rows(f"SELECT id, admitted FROM {relation}")
     originals = {row[0]: row[3] for row in rows()}
     assert len(table) == 81
-    distances = [(moment(date) - moment(originals[i])).days for i, date in table]  # type: ignore[operator]
+    distances = [shift_of(originals[i], date).days for i, date in table]
     assert len(set(distances)) > 20
     assert max(map(abs, distances)) <= DAYS
 
@@ -316,6 +324,63 @@ def test_a_job_file_and_the_command_line(database: Database, tmp_path: Path) -> 
     wrong = CliRunner().invoke(main, [*command_line, "--shift-dates", "admitted"])
     assert wrong.exit_code == 2
     assert "Write A,B=DAYS" in wrong.output
+
+
+@pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
+def test_selected_rows_with_a_key_of_texts(database: Database) -> None:
+    types = database.types
+    columns = {
+        "code": "varchar(9)",
+        "part": types["integer"],
+        "age": types["integer"],
+        "seen": types["timestamp"],
+        "region": types["text"],
+    }
+    start = datetime.datetime(2001, 3, 1, 5, 6, 7)
+    table = [
+        (f"k{i // 2:03d}", i % 2, 20 + i % 30, start + datetime.timedelta(40 * i), "NS"[i % 2])
+        for i in range(80)
+    ]
+    database.load("people", columns, table)
+    database.anonymize(
+        quasi_identifiers=["age"],
+        keep=["code", "part", "seen"],
+        by=["region"],
+        key=["code", "part"],
+        where="age < 45",
+        k=3,
+        shift_dates={"days": 50, "columns": ["seen"]},
+    )
+    relation = database.relation("release.people")
+    released_rows = database.rows(f"SELECT code, part, seen FROM {relation}")
+    originals = {(code, part): seen for code, part, _, seen, _ in table}
+    distances = [shift_of(originals[code, part], seen) for code, part, seen in released_rows]
+    assert len(distances) == sum(age < 45 for _, _, age, _, _ in table)
+    assert all(abs(distance) <= datetime.timedelta(50) for distance in distances)
+    assert all(distance.seconds == 0 for distance in distances)
+    assert len(set(distances)) > 20
+
+
+@pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
+def test_the_order_of_rows_tells_no_offset(database: Database) -> None:
+    n = 3000
+    columns = {"id": "integer PRIMARY KEY", "age": database.types["integer"], "seen": "date"}
+    database.load("people", columns, [(i, 30, datetime.date(2020, 5, 5)) for i in range(n)])
+    database.anonymize(
+        quasi_identifiers=["age"],
+        keep=["id", "seen"],
+        k=3,
+        method="mondrian",
+        shift_dates={"days": DAYS, "columns": ["seen"]},
+    )
+    table = database.rows(f"SELECT id, seen FROM {database.relation('release.people')}")
+    numbers = np.array([number for number, _ in table], float)
+    distances = np.array([shift_of("2020-05-05", date).days for _, date in table])
+    positions = np.arange(n)
+    # Five standard deviations of the correlation of independent numbers.
+    assert abs(np.corrcoef(positions, distances)[0, 1]) < 5 / n**0.5
+    assert abs(np.corrcoef(numbers, distances)[0, 1]) < 5 / n**0.5
+    assert abs(np.corrcoef(np.diff(distances), positions[1:])[0, 1]) < 5 / n**0.5
 
 
 @pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
