@@ -123,8 +123,13 @@ class PolicyOptions(TypedDict, total=False):
     # every row.
     recode: Mapping[str, Sequence[float] | Mapping[str, Sequence[str | int] | str]] | None
     # hipaa: refuse a release with a column of the 18 kinds of identifiers of HIPAA Safe Harbor, as
-    # far as names, types and values of columns show them.
-    profile: Literal["hipaa"] | None
+    # far as names, types and values of columns show them. ema: refuse one with direct identifiers,
+    # with ages, dates or places that are no quasi-identifiers, or with a risk above 0.09, which is
+    # a k below 11.
+    profile: Literal["hipaa", "ema"] | None
+    # With the profile hipaa: a table of the database with a column zip or zip3, and a column
+    # population.
+    zip_population: str | None
 
 
 class ClassOptions(TypedDict, total=False):
@@ -249,6 +254,10 @@ class JobOptions(PolicyOptions, ReadingOptions, total=False):
     persons: Literal["whole", "rows"]
     # The chain that the release belongs to.
     chain: Chain | None
+    # The column with the design weight: for how many persons of the population a row stands.
+    design_weight: str | None
+    # How design weights are released.
+    weight_as: Literal["mean", "copied"] | None
     # independent: make another release of a source whose persons were released before, outside a
     # chain. Otherwise such a release is refused, because readers can intersect the classes of both.
     releases: Literal["independent"] | None

@@ -26,9 +26,10 @@ from dbanon.job.columns import KINDS, ORDERS
 from dbanon.job.guarantee import GUARANTEES, WHOLE_PERSONS, Guarantee
 from dbanon.job.guarantee_names import build_guarantee
 from dbanon.job.nulls import ERROR, NULL_POLICIES
-from dbanon.job.profiles import PROFILE
+from dbanon.job.profiles import PROFILE, require_profile_options
 from dbanon.job.sets import ColumnSet
 from dbanon.job.synthesis import SYNTHESIS_OPTIONS
+from dbanon.job.zip_codes import ZIP_POPULATION
 from dbanon.measures import Model
 from dbanon.methods import METHODS, find_method
 from dbanon.methods.registry import Method
@@ -279,10 +280,12 @@ class Policy:
     bottom: Annotated[Mapping[str, float | str], BOTTOM] = field(default_factory=dict)
     recode: Annotated[Mapping[str, Sequence[float] | Groups], RECODE] = field(default_factory=dict)
     profile: Annotated[str | None, PROFILE] = None
+    zip_population: Annotated[str | None, ZIP_POPULATION] = None
 
     def __post_init__(self) -> None:
         check_options(self)
         self.coding.check()
+        require_profile_options(self.profile, int(self.k), str(self.guarantee), self.zip_population)
         if self.method in SYNTHESIS_OPTIONS:
             raise InvalidParameter(
                 f"Method {self.method} makes synthetic rows, not classes.",

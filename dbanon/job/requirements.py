@@ -158,6 +158,7 @@ def require_spillable(policy: Policy, entity_columns: Sequence[str]) -> None:
         "Mahalanobis distances": policy.standardize == MAHALANOBIS,
         "an order": bool(policy.orders),
         "coded columns (top, bottom, recode)": bool(policy.coding.columns),
+        "coded ZIP codes (zip_population)": policy.zip_population is not None,
         "nulls=merge": policy.nulls == MERGE,
         f"method {policy.method}": find_method(policy.method).suppresses_cells,
         # Only the recoding ``representative`` is measured by Gower's distance.

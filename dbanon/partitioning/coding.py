@@ -18,13 +18,21 @@ from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidParameter, TooFewRecords, UnsupportedType, pluralize
 from dbanon.job.coding import code_attribute, group_attribute
 from dbanon.job.policy import Policy
+from dbanon.job.zip_codes import NO_ZIP_AREAS, ZipAreas
 from dbanon.partitioning.strata import count_for_k
+from dbanon.recoding import GENERALIZED
 
 
-def code_columns(microdata: Microdata, policy: Policy) -> Microdata:
+def code_columns(
+    microdata: Microdata, policy: Policy, zip_areas: ZipAreas = NO_ZIP_AREAS
+) -> Microdata:
     """Replace the values of the coded columns by their groups, or the ranks of their bands.
 
     NULL remains NULL.
+
+    Parameters
+    ----------
+    zip_areas : the columns of ZIP codes, of which three digits remain.
 
     Raises
     ------
@@ -32,6 +40,7 @@ def code_columns(microdata: Microdata, policy: Policy) -> Microdata:
     TooFewRecords : an open band has records, but fewer than k, or fewer than k persons.
     """
     coding = policy.coding
+    microdata = _code_zip_codes(microdata, zip_areas)
     # Other coded columns are copied: they are coded when they are written.
     names = [
         attribute.name for attribute in microdata.attributes if attribute.name in coding.columns
@@ -97,6 +106,30 @@ def _group_column(microdata: Microdata, name: str, groups: Groups) -> Microdata:
     ]
     return replace(
         microdata, attributes=tuple(attributes), codes=codes, categories=tuple(categories)
+    )
+
+
+def _code_zip_codes(microdata: Microdata, zip_areas: ZipAreas) -> Microdata:
+    """Replace ZIP codes by the three digits of their areas; NULL remains NULL."""
+    if not zip_areas.columns:
+        return microdata
+    codes, categories = microdata.codes.copy(), list(microdata.categories)
+    attributes = list(microdata.attributes)
+    for name in zip_areas.columns:
+        [attribute] = [attribute for attribute in attributes if attribute.name == name]
+        position = microdata.categorical.index(attribute)
+        areas = [zip_areas.code(text) for text in categories[position]]
+        new_categories = sorted(set(areas))
+        new_codes = [new_categories.index(area) for area in areas]
+        # NULL has the code -1, the last element.
+        codes[:, position] = np.array([*new_codes, -1], np.int32)[codes[:, position]]
+        categories[position] = tuple(new_categories)
+        attributes[attributes.index(attribute)] = replace(attribute, sql_type=GENERALIZED)
+    return replace(
+        microdata,
+        attributes=tuple(attributes),
+        codes=codes,
+        categories=tuple(categories),
     )
 
 

@@ -390,6 +390,7 @@ class Release:
     public_sums : the sums for the losses that readers may see, one per entry of ``losses``.
     has_classes_per_column : whether each attribute has its own classes.
     suppressed_cells : number of cells released as NULL that have a value in the source, by column.
+    weight : the released design weight, if classes get the mean of their weights; otherwise None.
     """
 
     partition: Partition
@@ -404,6 +405,12 @@ class Release:
     public_sums: tuple[PublicSums, ...] = ()
     has_classes_per_column: bool = False
     suppressed_cells: Mapping[str, int] = field(default_factory=dict)
+    weight: ReleasedColumn | None = None
+
+    @property
+    def class_values(self) -> tuple[ReleasedColumn, ...]:
+        """All columns with one value per class: quasi-identifiers, and a mean design weight."""
+        return self.columns if self.weight is None else (*self.columns, self.weight)
 
     @property
     def names(self) -> tuple[str, ...]:

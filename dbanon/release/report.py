@@ -12,6 +12,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.data.words import LabelledTextWithHtml, read_key_or_former_key
 from dbanon.job.verdict import Caution, Verdict
+from dbanon.job.weight import MEAN, WEIGHT_RECORD
 from dbanon.measures.models import CountedModel
 from dbanon.release.alignment import Alignment
 from dbanon.release.attribute_disclosure import DisclosiveColumn, FewPersons, RetainedIdentifier
@@ -313,6 +314,12 @@ class Report(LabelledTextWithHtml):
             *(f"column {text}" for text in (*self.homogeneous, *self.describe_lost_columns())),
             *(f"column {text}" for text in self.describe_averaged_columns()),
         )
+
+    @property
+    def averaged_weights(self) -> tuple[str, ...]:
+        """The design weight, if each class is released with its mean; otherwise empty."""
+        record = self.arguments.get(WEIGHT_RECORD, {})
+        return (str(record["column"]),) if record.get("as") == MEAN else ()
 
     def describe_averaged_columns(self) -> list[str]:
         """Describe each coded column that was averaged, and suggest another kind."""

@@ -343,6 +343,33 @@ OF_TABLES = (
         leave_out=["spill"],
         does=[{"evaluate": None}],
     ),
+    # Design weights.
+    Case(
+        "Name the column: `design_weight`.",
+        {"weight_as": "mean", "quasi_identifiers": ["age"]},
+        values={"design_weight": "size"},
+        doors=_LINE,
+    ),
+    Case(
+        "Leave out `spill`, or `design_weight`.",
+        {
+            "spill": "spill",
+            "block_size": 50,
+            "quasi_identifiers": ["age"],
+            "design_weight": "size",
+        },
+        leave_out=["spill", "design_weight"],
+    ),
+    Case(
+        "Leave out `design_weight`.",
+        {
+            "method": "individual_ranking",
+            "guarantee": "per_attribute",
+            "quasi_identifiers": ["age"],
+            "design_weight": "size",
+        },
+        leave_out=["design_weight"],
+    ),
     # Local suppression.
     Case(
         "Leave out `recoding`.",
@@ -499,6 +526,24 @@ OF_TABLES = (
         "Leave these columns out, or code those",
         {"profile": "hipaa"},
         does=[{"quasi_identifiers": ["size"]}, {"top": {"age": 50}, "quasi_identifiers": ["age"]}],
+    ),
+    Case("Use `k={}` or more.", {"profile": "ema", "quasi_identifiers": ["size"]}),
+    Case(
+        "Leave out `profile`, or choose a method that groups rows.",
+        {
+            "profile": "ema",
+            "k": 11,
+            "quasi_identifiers": ["size"],
+            "method": "individual_ranking",
+            "guarantee": "per_attribute",
+        },
+        leave_out=["profile"],
+        does=[{"method": "mdav", "guarantee": None}],
+    ),
+    Case(
+        "Leave out direct identifiers, and make the other",
+        {"profile": "ema", "k": 11, "quasi_identifiers": ["size"], "keep": ["age"]},
+        does=[{"keep": None}, {"keep": None, "quasi_identifiers": ["size", "age"]}],
     ),
     # What strict refuses.
     Case(

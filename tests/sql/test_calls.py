@@ -270,7 +270,10 @@ def test_every_known_option_is_accepted(run_sql: Run) -> None:
         "recode": {},
         "shift_dates": None,
         "profile": None,
+        "zip_population": None,
         "persons": "whole",
+        "design_weight": None,
+        "weight_as": None,
     }
     arguments = {
         "entity",
