@@ -288,3 +288,17 @@ class Counts:
     value_counts: Mapping[str, ClassValueCounts] = field(default_factory=dict)
     chain_counts: ChainCounts | None = None
     further_sets: tuple[Recount, ...] = ()
+
+
+@dataclass(frozen=True)
+class CodedCounts:
+    """The counts of a copied column whose numbers were coded.
+
+    Parameters
+    ----------
+    n_wrong : written rows whose value is neither NULL, nor a label, nor a number that is kept.
+    tails : by label of a coded tail, how many persons or rows of the release it has.
+    """
+
+    n_wrong: int
+    tails: Mapping[str, int]

@@ -13,8 +13,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.groups import Groups
 from dbanon.data.option import Option, check_options, document_options, find_parameter, parameters
 from dbanon.data.scales import MAHALANOBIS, STANDARDIZATIONS
+from dbanon.data.schema import NOMINAL
 from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy
@@ -274,9 +276,9 @@ class Policy:
     ] = None
     orders: Annotated[Mapping[str, Sequence[str]], ORDERS] = field(default_factory=dict)
     kinds: Annotated[Mapping[str, str], KINDS] = field(default_factory=dict)
-    top: Annotated[Mapping[str, float], TOP] = field(default_factory=dict)
-    bottom: Annotated[Mapping[str, float], BOTTOM] = field(default_factory=dict)
-    recode: Annotated[Mapping[str, Sequence[float]], RECODE] = field(default_factory=dict)
+    top: Annotated[Mapping[str, float | str], TOP] = field(default_factory=dict)
+    bottom: Annotated[Mapping[str, float | str], BOTTOM] = field(default_factory=dict)
+    recode: Annotated[Mapping[str, Sequence[float] | Groups], RECODE] = field(default_factory=dict)
     profile: Annotated[str | None, PROFILE] = None
     zip_population: Annotated[str | None, ZIP_POPULATION] = None
 
@@ -401,6 +403,11 @@ class Policy:
         return Coding(self.top, self.bottom, self.recode)
 
     @property
+    def kinds_as_read(self) -> dict[str, str]:
+        """The kinds of columns as they are read: values that will be grouped are read as texts."""
+        return {**self.kinds, **dict.fromkeys(self.coding.groups, NOMINAL)}
+
+    @property
     def settings(self) -> Settings:
         """The settings of the recoding."""
         return Settings(self.hierarchies, self.intervals, self.local_range, self.steps)
@@ -477,6 +484,8 @@ def _plain_value(value: object, *, is_secret: bool) -> object:
         return value.describe()
     if isinstance(value, ColumnSet):
         return value.to_plain()
+    if isinstance(value, Groups):
+        return value.describe()
     if isinstance(value, Mapping):
         return {name: _plain_value(element, is_secret=is_secret) for name, element in value.items()}
     if isinstance(value, tuple):

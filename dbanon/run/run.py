@@ -38,7 +38,8 @@ from dbanon.release.report import EvaluationOutcome, Provenance, RecountResult, 
 from dbanon.release.weights import average_weights, describe_weighting
 from dbanon.release.words import now
 from dbanon.run.codes import count_averaged_codes
-from dbanon.run.coding import require_band_labels, require_zip_labels
+from dbanon.run.coding import require_coded_copies, require_coded_labels, require_zip_labels
+from dbanon.run.date_shift import describe_shift, draw_offsets, require_shifted_dates
 from dbanon.run.disclosure import (
     collect_findings,
     describe_joint_rows,
@@ -119,7 +120,8 @@ def run(
         tick(0.0)
         # Released values are computed only for writing, so the time counts for this phase.
         release = recode_release(planned, policy, source, microdata, clustering)
-        draft = planned.prepare_release(microdata, release, job_fingerprint)
+        offsets = draw_offsets(planned, source, microdata)
+        draft = planned.prepare_release(microdata, release, job_fingerprint, offsets)
     release_run = IndependentRun(
         replace(planned, policy=policy),
         clustering,
@@ -283,8 +285,10 @@ class IndependentRun(ReleaseRun[W]):
         expected = ExpectedRelease.of(microdata, partition.labels, planned.sensitive)
         if job.pseudonyms:
             require_pseudonyms(draft, self.source, self.target, staged_release)
+        require_shifted_dates(draft, self.source, self.target, staged_release)
         verdict = planned.guarantee.check(counts, expected)
-        require_band_labels(draft, self.target, staged_release)
+        require_coded_labels(draft, self.target, staged_release)
+        require_coded_copies(draft, self.target, staged_release)
         require_zip_labels(planned.zip_areas, draft, self.target, staged_release)
         require_class_weights(draft, self.target, staged_release)
         originals, names = draft.originals, draft.release.names
@@ -488,11 +492,17 @@ def build_report(
         further_arguments["declared"] = job.declared
     if job.where is not None:
         further_arguments["where"] = job.where
-    if draft.pseudonym_key is not None:
+    if draft.pseudonym_key is not None and job.pseudonyms:
         further_arguments["pseudonyms"] = {
             "columns": [*job.pseudonyms],
             "key": draft.pseudonym_key.fingerprint,
         }
+    if planned.percentiles:
+        further_arguments["thresholds_from_data"] = dict(planned.percentiles)
+    if draft.copy_codings:
+        further_arguments["coded_copies"] = [*draft.copy_codings]
+    if job.shift_dates is not None:
+        further_arguments["shift_dates"] = describe_shift(job, draft.pseudonym_key)
     if planned.expectation_report:
         further_arguments["expect"] = dict(planned.expectation_report)
     if job.reading.non_default_options:

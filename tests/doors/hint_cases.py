@@ -263,6 +263,47 @@ OF_TABLES = (
         does=[{"recode": {"age": [30]}}],
     ),
     Case(
+        "List each value once: `recode`.",
+        {
+            **_GENERALIZE,
+            "quasi_identifiers": ["town"],
+            "recode": {"town": {"A": ["a", "a"], "B": "*"}},
+        },
+        values={"recode": {"town": {"A": ["a"], "B": "*"}}},
+        doors=_LINE,
+    ),
+    Case(
+        "List them, or name a group for all other values",
+        {**_GENERALIZE, "quasi_identifiers": ["town"], "recode": {"town": {"A": ["a"]}}},
+        values={"recode": {"town": {"A": ["a"], "B": "*"}}},
+        does=[{"recode": {"town": {"A": ["a", "b"], "B": ["c", "d", "e"]}}}],
+    ),
+    Case(
+        "Group quasi-identifiers only.",
+        {"keep": ["pid"], "recode": {"pid": {"A": "*"}}},
+        does=[{"recode": None}, {"recode": {"pid": [10]}}],
+    ),
+    Case(
+        "Leave it out of `top`, `bottom` and `recode`, or of",
+        {"keep": ["pid"], "top": {"pid": 10}, "also_k": [["pid"]]},
+        does=[{"top": None}, {"also_k": None}],
+    ),
+    Case(
+        "Leave out its threshold, or its groups.",
+        {"recode": {"age": {"A": [20], "B": "*"}}, "top": {"age": 50}, **_GENERALIZE},
+        does=[{"recode": None}, {"top": None}],
+    ),
+    Case(
+        "Leave the column out of `orders`, or out of `recode`.",
+        {
+            **_GENERALIZE,
+            "quasi_identifiers": ["town"],
+            "orders": {"town": ["a", "b", "c", "d", "e"]},
+            "recode": {"town": {"A": ["a"], "B": "*"}},
+        },
+        leave_out=["orders", "recode"],
+    ),
+    Case(
         "Move its threshold, so that k or more",
         {"top": {"hole": 39}, "quasi_identifiers": ["hole"], "nulls": "category"},
         does=[{"top": {"hole": 30}}, {"top": {"hole": 50}}],

@@ -261,8 +261,8 @@ def _describe_loss(report: Report) -> PageValues:
         "nearness": report.nearness or "",
         "total_before_rounding": format_figure(report.information_loss_before_rounding, digits=6),
         "has_levels": bool(levels),
-        # A sentence on columns that were coded before classes were made; empty without coding.
-        "coding": "; ".join(text for _, text in describe_coding(report.arguments)),
+        # Labels and texts with the columns that were coded; empty without coding.
+        "coding": describe_coding(report.arguments),
         # A sentence on the design weight; empty without one.
         "weight": "; ".join(text for _, text in describe_weight(report.arguments)),
         "rows": [
