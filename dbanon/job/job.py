@@ -39,6 +39,7 @@ from dbanon.job.requirements import (
     require_passthrough_options,
     require_spillable,
     require_split_person_options,
+    require_wildcard_options,
 )
 from dbanon.job.rules import RULES_NOT_READ, require_no_columns
 from dbanon.job.sets import require_column_sets
@@ -365,6 +366,8 @@ class Job:
                 in_chain=self.chain is not None,
                 has_unread_rules=self.declared == RULES_NOT_READ,
             )
+        if self.policy.null_agrees:
+            require_wildcard_options(self.by, self.entity, self.columns_in_sets)
         if self.chain is not None and self.declared != RULES_NOT_READ:
             require_chain_options(self.policy, self.entity, self.pseudonyms, self.releases)
             # Only the combination of a chain with ``client`` is refused here, so without ``client``

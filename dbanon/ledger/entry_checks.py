@@ -14,6 +14,7 @@ from dbanon.job.guarantee_names import guarantee_from_ledger
 from dbanon.job.sets import ColumnSet
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.measures import Model
+from dbanon.methods.local_suppression import MISSING_OPTION, WILDCARD
 from dbanon.sessions.names import RelationName
 
 # The errors that malformed values cause when they are read; deeply nested JSON raises
@@ -105,6 +106,12 @@ def require_arguments(arguments: JsonMapping) -> JsonMapping:
         and isinstance(arguments.get("entity", ""), (str, type(None)))
         and all(is_model(model) for model in arguments.get("models", []))
         and all(is_column_set(column_set) for column_set in arguments.get("also_k", []))
+        and isinstance(arguments.get("options", {}), Mapping)
+        # The number of rows that agree is recorded where NULL agrees with every value.
+        and (
+            arguments.get("options", {}).get(MISSING_OPTION) != WILDCARD
+            or type(arguments.get("agreeing_rows")) is int
+        )
         and _has_only_objects(arguments.get("hierarchies", {}))
         and all(map(is_list_of_strings, arguments.get("between", {}).values()))
         and all(map(is_list_of_strings, arguments.get("listed", {}).values()))

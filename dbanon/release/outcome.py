@@ -118,6 +118,7 @@ class OperatorFigures:
     loss : the exact loss.
     evaluation : the exact ``Evaluation.to_dict()``; None if it was not requested or failed.
     certificate : the exact certificate of the loss; None without one.
+    suppression : counts of suppressed cells; None if the method suppresses none.
     """
 
     def __init__(
@@ -125,10 +126,12 @@ class OperatorFigures:
         loss: ReleaseLoss,
         evaluation: JsonMapping | None = None,
         certificate: JsonMapping | None = None,
+        suppression: JsonMapping | None = None,
     ) -> None:
         self.loss = loss
         self.evaluation = evaluation
         self.certificate = certificate
+        self.suppression = suppression
 
     @property
     def information_loss(self) -> float:
@@ -157,6 +160,8 @@ class OperatorFigures:
             },
             "evaluation": None if self.evaluation is None else to_json_values(self.evaluation),
             "certificate": None if self.certificate is None else to_json_values(self.certificate),
+            # Only methods that suppress cells have these counts.
+            **({} if self.suppression is None else {"suppression": dict(self.suppression)}),
         }
 
     def __repr__(self) -> str:

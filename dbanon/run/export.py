@@ -431,6 +431,9 @@ def _build_metadata(report: Report, class_columns: tuple[str, ...]) -> dict[str,
     chain_metadata = (
         {"chain": chain["chain_id"], "chain_sequence": str(chain["sequence"])} if chain else {}
     )
+    # Where NULL agrees with every value, a recount of the file needs to know that.
+    counts_agreement = report.counts.rows.agreeing_rows is not None
+    agreement_keys = ("options", "agreeing_rows") if counts_agreement else ()
     return {
         **chain_metadata,
         "release_id": report.release_id,
@@ -442,7 +445,7 @@ def _build_metadata(report: Report, class_columns: tuple[str, ...]) -> dict[str,
         "arguments": json.dumps(
             {
                 name: report.arguments.get(name)
-                for name in ("guarantee", "by", "models", "also_k")
+                for name in ("guarantee", "by", "models", "also_k", *agreement_keys)
                 if report.arguments.get(name)
             }
         ),

@@ -13,11 +13,11 @@ from dbanon.data.microdata import CodedColumn, ColumnRoles, Microdata
 from dbanon.data.schema import NOMINAL, Attribute, Kind, apply_kinds
 from dbanon.errors import ColumnNotFound, KeyRequired, TooFewRecords, UnsupportedType
 from dbanon.extensions.survey.assess import Sample, require_positive_weights
-from dbanon.extensions.survey.frequencies import MISSING_CODE
 from dbanon.extensions.survey.request import RiskRequest
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import require_kinds
+from dbanon.measures.agreement import MISSING_CODE
 from dbanon.measures.figure import Tick, ignore_progress
 from dbanon.run.compare_analyses import find_bounds
 from dbanon.stores.ports import Source
