@@ -51,12 +51,12 @@ def number_classes(relation: RelationName, keys: Sequence[tuple[str, ...]]) -> s
     # The first expression of a column is NULL if the value is.
     numbers = ", ".join(
         f"CAST(CASE WHEN {names[0]} IS NOT NULL THEN dense_rank() OVER"
-        f" (ORDER BY {', '.join(names)}) END AS DOUBLE PRECISION)"
-        for names in aliases
+        f" (ORDER BY {', '.join(names)}) END AS DOUBLE PRECISION) AS {statements.value_column(i)}"
+        for i, names in enumerate(aliases)
     )
     return (
-        f"SELECT {numbers}, CAST(size AS DOUBLE PRECISION) FROM (SELECT {selected}, count(*) AS"
-        f" size FROM {source} GROUP BY {comma_list(columns)}) AS classes"
+        f"SELECT {numbers}, CAST(size AS DOUBLE PRECISION) AS size FROM (SELECT {selected},"
+        f" count(*) AS size FROM {source} GROUP BY {comma_list(columns)}) AS classes"
     )
 
 

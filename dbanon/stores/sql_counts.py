@@ -13,6 +13,7 @@ from dbanon.data.microdata import CodedColumn
 from dbanon.data.schema import Attribute
 from dbanon.data.types import SqlRow
 from dbanon.errors import RecountFailed
+from dbanon.job.guarantee import REPORT_IT
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.sessions import recount_statements
 from dbanon.sessions.base import Relation
@@ -161,22 +162,28 @@ def _count_agreement(
     if not requests.null_agrees:
         return recount
     # Imported here, as few releases need it.
-    from dbanon.measures.agreement import MISSING_CODE, count_fewest_matches
+    from dbanon.measures.agreement import (
+        MISSING_CODE,
+        count_fewest_matches,
+        number_distinct_rows,
+    )
 
     keys = session.catalog.columns_as_displayed(written_relation, columns)
     query = recount_statements.number_classes(written_relation, keys)
-    chunks = list(session.read_numbers(query, DEFAULT_CHUNK_ROWS))
+    chunks = [np.empty((0, len(columns) + 1)), *session.read_numbers(query, DEFAULT_CHUNK_ROWS)]
+    numbers = np.concatenate(chunks)
+    sizes = numbers[:, -1].astype(np.int64)
+    _require_all_rows(int(sizes.sum()), recount.rows, f"numbered classes of {written_relation}")
     # NaN is NULL.
-    codes = [
-        np.where(np.isnan(chunk[:, :-1]), MISSING_CODE, chunk[:, :-1]).astype(np.int32)
-        for chunk in chunks
-    ]
-    sizes = [chunk[:, -1].astype(np.int64) for chunk in chunks]
-    if not chunks:
-        return replace(recount, agreeing_rows=0)
-    all_sizes = np.concatenate(sizes)
-    _require_all_rows(int(all_sizes.sum()), recount.rows, f"numbered classes of {written_relation}")
-    return replace(recount, agreeing_rows=count_fewest_matches(np.concatenate(codes), all_sizes))
+    codes = np.where(np.isnan(numbers), MISSING_CODE, numbers)[:, :-1].astype(np.int32)
+    classes, _ = number_distinct_rows(codes)
+    if len(classes) != recount.classes:
+        raise RecountFailed(
+            f"{len(classes)} classes of {written_relation} were numbered, and {recount.classes}"
+            " counted.",
+            hint=REPORT_IT,
+        )
+    return replace(recount, agreeing_rows=count_fewest_matches(codes, sizes))
 
 
 def _require_all_rows(n_counted: int, n_rows: int, description: str) -> None:
