@@ -432,8 +432,7 @@ def _build_metadata(report: Report, class_columns: tuple[str, ...]) -> dict[str,
         {"chain": chain["chain_id"], "chain_sequence": str(chain["sequence"])} if chain else {}
     )
     # Where NULL agrees with every value, a recount of the file needs to know that.
-    counts_agreement = report.counts.rows.agreeing_rows is not None
-    agreement_keys = ("options", "agreeing_rows") if counts_agreement else ()
+    agreement_keys = ("options", "agreeing_rows") if report.null_agrees else ()
     return {
         **chain_metadata,
         "release_id": report.release_id,

@@ -209,6 +209,8 @@ def test_files_and_pages_say_which_rule_was_counted(database: Database, tmp_path
     assert "Rows that agree, NULL with every value: k counts these." in page
     assert f"fewest agreeing rows {report.k_achieved}" in page
     assert "rows_below_k" not in page
+    assert all("take NULL as a value" in text for text in report.homogeneous)
+    assert report.homogeneous
 
 
 def test_frames_give_the_same_counts(database: Database) -> None:

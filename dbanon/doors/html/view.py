@@ -168,7 +168,6 @@ def describe_headline(
     """Describe the figures at the top: label, value, detail and meaning of each."""
     verdict, symbol = report.counts.verdict, LOSS_LABELS[report.loss_measure][0]
     withheld = mask_small_count(report.suppressed, report.k_requested)
-    counts_agreement = report.counts.rows.agreeing_rows is not None
     rows = [
         # Only if each attribute has its own classes: how many rows share all released values.
         *(
@@ -192,7 +191,7 @@ def describe_headline(
             f"{report.classes:,}",
             f"of {report.smallest_class:,} to {report.largest_class:,} rows",
             "A class is a group of rows with the same released values"
-            + ("." if guarantee.has_k_anonymous_rows or counts_agreement else ", by column."),
+            + ("." if guarantee.has_k_anonymous_rows or report.null_agrees else ", by column."),
         ),
         (
             "information lost",
@@ -285,7 +284,7 @@ def _describe_class_risk(report: Report, guarantee: Guarantee) -> PageValues:
     rarest = max(report.counts.verdict.rarest_combination_size, 1)
     # The report does not contain the number of persons in each class, nor the number of rows that
     # agree with each row.
-    counts_classes = not guarantee.entity_columns and report.counts.rows.agreeing_rows is None
+    counts_classes = not guarantee.entity_columns and not report.null_agrees
     average = report.classes / max(report.rows_out, 1) if counts_classes else None
     return {
         "highest": format_figure(1 / rarest),
