@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dbanon.advice.nulls import NullChoice
-from dbanon.advice.profile import ColumnProfile, Count
+from dbanon.advice.profile import ColumnProfile, Count, Profile
 from dbanon.advice.recommend import Point, Recommendation
 from dbanon.advice.roles import (
     CONSTANT,
@@ -16,6 +16,7 @@ from dbanon.advice.roles import (
     REASONS,
     UNDECIDED,
     RoleProposal,
+    find_design_weight,
 )
 from dbanon.advice.singling import SetUniqueness, UniqueColumnSets
 from dbanon.data.notebook import NotebookPlot
@@ -215,6 +216,13 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
     parted_loss: float | None = None
 
     @property
+    def design_weight(self) -> str | None:
+        """The column that is proposed as design weight; None if there is none."""
+        roles = {advice.column.name: advice.role for advice in self.columns}
+        columns = tuple(advice.column for advice in self.columns)
+        return find_design_weight(roles, Profile(self.rows, columns))
+
+    @property
     def rules(self) -> JsonObject:
         """The proposed roles as rules, for ``dbanon.declare``.
 
@@ -226,6 +234,8 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
             name, role = column_advice.column.name, column_advice.role.role
             if name == self.entity:
                 rule_by_name[name] = "entity"
+            elif name == self.design_weight:
+                rule_by_name[name] = "weight"
             elif role in (NOT_COPIED, CONSTANT):
                 reason = REASONS[column_advice.role.reason]
                 rule_by_name[name] = {"role": "drop", "reason": reason}

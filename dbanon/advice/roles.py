@@ -48,8 +48,8 @@ REASONS = {
     "different_number": "a number that no two rows share: it is protected as an amount",
     "code": "a code: others may know what it stands for about a person. Its numbers have no order"
     " (kind nominal)",
-    "design_weight": "how many persons a row of a survey stands for: a design weight, not a"
-    " property of a person",
+    "design_weight": "how many persons a row of a survey stands for: a design weight (role weight),"
+    " not a property of a person",
     "household": "it identifies households, whose members could find each other",
     "values": "others may know it about a person",
     "person_name": "its name suggests a person identifier, not a quasi-identifier",
@@ -155,6 +155,18 @@ def _propose_role(column: ColumnProfile, rows: int) -> RoleProposal:
             else RoleProposal(QUASI_IDENTIFIER, "different_number")
         )
     return RoleProposal(QUASI_IDENTIFIER, "code" if is_code(column) else "values")
+
+
+def find_design_weight(roles: Mapping[str, RoleProposal], profile: Profile) -> str | None:
+    """Return the first column that is proposed as design weight; None if there is none.
+
+    A release has only one. The column is without NULL, since each row needs a weight.
+    """
+    for column in profile.columns:
+        is_complete = column.n_non_null == profile.rows
+        if roles[column.name].reason == "design_weight" and is_complete:
+            return column.name
+    return None
 
 
 def is_code(column: ColumnProfile) -> bool:

@@ -155,6 +155,8 @@ _LAST_DESCRIBING_WORDS = frozenset(
 _LAST_WORDS_OF_VALUES = frozenset({"type", "kind", "category"})
 # A name that begins with one of these is that of a flag, or of a figure.
 _FIRST_DESCRIBING_WORDS = frozenset({"is", "has", "was", "mean", "average", "avg", "count"})
+# Words for ZIP codes, not for their last four digits alone.
+_ZIP_WORDS = frozenset({"zip", "zipcode", "zip3", "zip5", "zip9", "zcta"})
 # Names of these belong to persons: (A) covers employers.
 _EMPLOYERS = frozenset(
     {"employer", "company", "firm", "business", "organisation", "organization", "org"}
@@ -184,6 +186,13 @@ def find_identifier_kind(attribute: Attribute) -> IdentifierKind | None:
     if attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
         return DATES
     return _KINDS_BY_TYPE.get(type_name) or _find_kind_by_name(attribute.name)
+
+
+def holds_zip_codes(attribute: Attribute) -> bool:
+    """Return whether a column seems to hold ZIP codes as texts, and no other places."""
+    words = words_in_name(attribute.name)
+    is_named = bool(words & _ZIP_WORDS) and not words & (PLACES.words - _ZIP_WORDS)
+    return attribute.kind is Kind.CATEGORY and is_named
 
 
 def _find_kind_by_name(name: str) -> IdentifierKind | None:

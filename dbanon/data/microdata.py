@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute, Kind
+from dbanon.data.weights import require_positive_weights
 from dbanon.errors import (
     NullInEntity,
     SourceChanged,
@@ -23,7 +24,17 @@ from dbanon.errors import (
 EXACT_INTEGER = 2.0**53
 
 # The names of the array fields of ``Microdata``.
-_ARRAY_FIELDS = ("keys", "numbers", "codes", "valid", "strata", "entities", "suppressed", "layers")
+_ARRAY_FIELDS = (
+    "keys",
+    "numbers",
+    "codes",
+    "valid",
+    "strata",
+    "entities",
+    "suppressed",
+    "layers",
+    "weights",
+)
 
 # Powers of ten overflow float64 from 10**309 on, and Python then raises an error.
 _MAX_DECIMAL_DIGITS = 300
@@ -84,6 +95,8 @@ class Microdata:
         row is in layer j if there are enough layers (``partitioning.person_rows``). Classes do not
         span layers, and a person counts as a separate unit in each layer. None if there is only
         one layer.
+    weights : float64 (n,), read-only: the design weight of each record, the number of persons that
+        it stands for; None if there are no weights.
     sensitive : the columns of privacy models, by name.
     n_withheld : number of records of the relation that are not in the arrays, because they have a
         NULL that is not allowed, or belong to a stratum with fewer than k records.
@@ -107,6 +120,7 @@ class Microdata:
     suppressed: NDArray[np.bool_] | None = None
     before_suppression: Microdata | None = None
     layers: NDArray[np.int32] | None = None
+    weights: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         for name in _ARRAY_FIELDS:
@@ -193,6 +207,22 @@ class Microdata:
             # Only evaluations of the complete table use it.
             before_suppression=None,
         )
+
+
+def take_weights(microdata: Microdata, name: str) -> NDArray[np.float64]:
+    """Return the values of a numeric attribute as design weights, float64 (n,).
+
+    Raises
+    ------
+    InvalidParameter : a weight is NULL, or not above 0.
+    """
+    position = [attribute.name for attribute in microdata.numeric].index(name)
+    weights = np.ascontiguousarray(microdata.numbers[:, position])
+    is_valid = microdata.valid_column(name)
+    require_positive_weights(
+        weights, np.ones(len(weights), np.bool_) if is_valid is None else is_valid, name
+    )
+    return weights
 
 
 def first_record_mask(
@@ -353,6 +383,7 @@ class ColumnRoles:
     entity_columns : the entity column as the only element; empty if there is none.
     passthrough : retained columns that this process copies unchanged from the source to the output;
         None if source and output are in the same database, which copies them itself.
+    weights : the column with the design weight as the only element; empty if there is none.
     """
 
     quasi_identifiers: tuple[Attribute, ...]
@@ -361,11 +392,18 @@ class ColumnRoles:
     hierarchy_columns: frozenset[str] = field(default_factory=frozenset)
     entity_columns: tuple[Attribute, ...] = ()
     passthrough: tuple[Attribute, ...] | None = None
+    weights: tuple[Attribute, ...] = ()
 
     @property
     def columns(self) -> tuple[Attribute, ...]:
         """All columns that are read into the microdata, so all except ``passthrough``."""
-        return (*self.quasi_identifiers, *self.by, *self.sensitive, *self.entity_columns)
+        return (
+            *self.quasi_identifiers,
+            *self.by,
+            *self.sensitive,
+            *self.entity_columns,
+            *self.weights,
+        )
 
     def entities(
         self, encode_column: Callable[[Attribute], NDArray[np.integer]]
@@ -393,9 +431,11 @@ class ColumnRoles:
         Raises
         ------
         NullInEntity : the entity column is NULL somewhere.
+        InvalidParameter : a design weight is NULL, or not above 0.
         """
         names = {attribute.name for attribute in self.quasi_identifiers}
-        # Columns with other roles are read as texts, so they are all in ``codes``.
+        # Columns with other roles are read as texts, so they are all in ``codes``. Only design
+        # weights are numbers.
         columns = {
             attribute.name: CodedColumn(
                 microdata.codes[:, index].copy(), microdata.categories[index]
@@ -405,6 +445,8 @@ class ColumnRoles:
         }
         result = microdata.select_attributes(names)
         result = replace(result, entities=self.entities(lambda column: columns[column.name].codes))
+        for attribute in self.weights:
+            result = replace(result, weights=take_weights(microdata, attribute.name))
         if self.by:
             codes = np.column_stack([columns[attribute.name].codes for attribute in self.by])
             _, strata = np.unique(codes, axis=0, return_inverse=True)

@@ -329,8 +329,9 @@ class Levels(Partition):
         labels: ArrayLike,
         levels: Mapping[str, int],
         number_levels: Mapping[str, NumberLevels],
+        method_counts: Mapping[str, int] = NO_COUNTS,
     ) -> None:
-        super().__init__(labels)
+        super().__init__(labels, method_counts)
         object.__setattr__(self, "levels", MappingProxyType(dict(levels)))
         object.__setattr__(self, "number_levels", MappingProxyType(dict(number_levels)))
 
@@ -357,7 +358,7 @@ class Levels(Partition):
         labels = np.where(records < 0, SUPPRESSED, self.labels[records])
         is_released = labels >= 0
         labels[is_released] = np.unique(labels[is_released], return_inverse=True)[1].reshape(-1)
-        return Levels(labels, self.levels, self.number_levels)
+        return Levels(labels, self.levels, self.number_levels, self.method_counts)
 
 
 @dataclass(frozen=True, eq=False)

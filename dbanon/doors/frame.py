@@ -46,6 +46,8 @@ if TYPE_CHECKING:
         entity: str | None
         entity_normalize: Literal["trim", "casefold"] | None
         persons: Literal["whole", "rows"]
+        design_weight: str | None
+        weight_as: Literal["mean", "copied"] | None
         hierarchies: Mapping[str, HierarchySource] | None
         rows: Literal["shuffled", "input"]
         progress: ProgressOption
@@ -105,6 +107,8 @@ def anonymize_frame(
     entity: str | None = None,
     entity_normalize: str | None = None,
     persons: str = WHOLE_PERSONS,
+    design_weight: str | None = None,
+    weight_as: str | None = None,
     hierarchies: Mapping[str, HierarchySource] | None = None,
     pseudonyms: Sequence[str] = (),
     pseudonym_key: str | None = None,
@@ -135,6 +139,10 @@ def anonymize_frame(
         are compared.
     persons : ``whole``: all rows of a person share a class; ``rows``: they may lie in different
         classes of k persons.
+    design_weight : the column with the number of persons that a row stands for. Means of classes
+        are weighted by it.
+    weight_as : ``mean`` (the default) to release the mean weight of each class, so that their sum
+        stays the same, or ``copied`` to release weights as they are.
     hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
         ``{"intervals": [5, 10]}``.
     pseudonyms : identifiers that are released as keyed hashes, which can be joined across releases.
@@ -162,6 +170,8 @@ def anonymize_frame(
         "entity": entity,
         "entity_normalize": entity_normalize,
         "persons": persons,
+        "design_weight": design_weight,
+        "weight_as": weight_as,
     }
     job = build_options(
         Job,

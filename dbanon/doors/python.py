@@ -119,8 +119,8 @@ def anonymize(
         specification such as ``{"table": "ref.tree"}``, ``{"name": "education"}`` (a stored one) or
         ``{"intervals": [5, 10]}``.
     declared : take column roles from the rules declared for the table, instead of
-        quasi_identifiers, sensitive, keep, by, entity, hierarchies, models, weights, steps and
-        orders; see ``dbanon.declare``. Each column must have a rule.
+        quasi_identifiers, sensitive, keep, by, entity, design_weight, hierarchies, models, weights,
+        steps and orders; see ``dbanon.declare``. Each column must have a rule.
     target : another database to write to, in the same form as ``database``; None for ``database``.
     progress : called with the name of a phase (``draw``, ``read``, ``cluster``, ``write``,
         ``verify``) and its completed share, 0 to 1; True for a progress bar in a notebook or on a

@@ -299,7 +299,7 @@ def build_statement(release_options: JsonMapping, hierarchies: JsonMapping | Non
     source = parse_relation(release_options["table"])
     options = {
         name: release_options[name]
-        for name in ("refine", "recoding", "kinds", "key")
+        for name in ("design_weight", "refine", "recoding", "kinds", "key")
         if name in release_options
     }
     call_arguments = [

@@ -141,6 +141,13 @@ class ModelInfeasible(PrivacyRefusal):
     sqlstate = "ZK002"
 
 
+class RiskTooHigh(PrivacyRefusal):
+    """The disclosure risk of the release is above a limit of its job."""
+
+    code = "risk_too_high"
+    sqlstate = "ZK002"
+
+
 class ProfileBroken(PrivacyRefusal):
     """A column of the release breaks a rule of its profile."""
 

@@ -209,6 +209,7 @@ def take_records(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
         entities=None if microdata.entities is None else microdata.entities[records],
         layers=None if microdata.layers is None else microdata.layers[records],
         suppressed=None if microdata.suppressed is None else microdata.suppressed[records],
+        weights=None if microdata.weights is None else microdata.weights[records],
         # Only evaluations of the complete table use the values before suppression.
         before_suppression=None,
         sensitive={name: column.take(records) for name, column in microdata.sensitive.items()},

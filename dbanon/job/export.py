@@ -22,6 +22,9 @@ FORMULAS = ("error", "escape", KEEP)
 # Separators of CSV, by their names in a job file.
 SEPARATORS = {",": ",", ";": ";", "tab": "\t"}
 DECIMALS = (".", ",")
+# Values of ``Export.codes``.
+OF_RELEASE, OF_SOURCE = "release", "source"
+CODES = (OF_RELEASE, OF_SOURCE)
 
 _PATH_HINT = 'Write a file as in "out/people.parquet" or "out/people.csv".'
 
@@ -44,6 +47,9 @@ class Export:
     separator : for CSV: ``,``, ``;`` or ``tab``.
     decimal : for CSV: the decimal mark, ``.`` or ``,``.
     byte_order_mark : for CSV: True to write one, so that spreadsheets recognize UTF-8.
+    codes : for SPSS and Stata: ``release`` numbers the labels of a column from 1. ``source`` gives
+        labels the numbers that they have in the SPSS or Stata file which was read; gaps then show
+        readers which numbers the release does not have.
     keep_last : number of this job's newest files to keep, including this one; None for all.
     """
 
@@ -55,6 +61,7 @@ class Export:
     separator: str = ","
     decimal: str = "."
     byte_order_mark: bool = False
+    codes: str = OF_RELEASE
     keep_last: int | None = None
 
     def __post_init__(self) -> None:
@@ -80,10 +87,16 @@ class Export:
             ("separator", tuple(SEPARATORS)),
             ("decimal", DECIMALS),
             ("byte_order_mark", (True, False)),
+            ("codes", CODES),
         ):
             if getattr(self, name) not in choices:
                 allowed = ", ".join(str(choice).lower() for choice in choices)
                 raise InvalidParameter(f"{name} of an export must be one of {allowed}.")
+        if self.codes == OF_SOURCE and self.format not in (SPSS, STATA):
+            raise InvalidParameter(
+                "Only .sav and .dta files have codes of labels.",
+                hint="Leave out codes of the export.",
+            )
         if self.decimal == self.separator:
             raise InvalidParameter(
                 "The separator and the decimal mark of an export must differ.",

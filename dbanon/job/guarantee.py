@@ -186,8 +186,14 @@ class Guarantee:
 
         Raises
         ------
-        InvalidParameter : it groups each attribute separately, so rows would not be k-anonymous.
+        InvalidParameter : it groups each attribute separately, so rows would not be k-anonymous,
+            or it cannot count persons.
         """
+        if self.entity_columns and method.suppresses_cells and method.result_type.sees_all_strata:
+            raise InvalidParameter(
+                f"Method {method.name} counts rows, not persons.",
+                hint='Leave out `entity`, or choose `method="local_suppression"`.',
+            )
         if not method.result_type.has_row_classes:
             raise InvalidParameter(
                 f"Method {method.name} gives {method.sentence}: such a release would fail the"

@@ -41,8 +41,11 @@ from dbanon.job.requirements import (
     require_split_person_options,
     require_wildcard_options,
 )
+from dbanon.job.risk import JobRisk
 from dbanon.job.rules import RULES_NOT_READ, require_no_columns
 from dbanon.job.sets import require_column_sets
+from dbanon.job.weight import COPIED, DESIGN_WEIGHT, WEIGHT_AS, check_weight
+from dbanon.methods import find_method
 
 # The values of the fields of ``Job`` with these names; ``Job`` explains them.
 OUTPUT_KINDS = ("table", "view")
@@ -107,6 +110,9 @@ class Job:
     persons : ``whole`` if a class has all rows of its persons, ``rows`` if rows of a person may lie
         in different classes.
     chain : the chain that the release belongs to; None for a release outside chains.
+    design_weight : the column that says for how many persons a row stands; None without weights.
+    weight_as : ``mean`` to release the mean weight of each class, ``copied`` to release weights as
+        they are; None means ``mean``.
     releases : ``independent`` to release persons again who were released before, outside a chain;
         None to refuse that.
     key : columns that identify a row; empty to use the primary key or row id of the relation.
@@ -137,6 +143,7 @@ class Job:
         such as from a number to text.
     expect : expected counts of the source; None for no expectations.
     accept_counts : the names of expectations, such as ``rows``, that this run need not meet.
+    risk : the disclosure risk to measure before and after; None to measure none.
     fingerprint_key : the key of the source's fingerprint, empty for a fingerprint without a key;
         None for no fingerprint.
     door : ``python``, ``cli``, ``job`` or ``sql``: the interface of the request, for the ledger.
@@ -208,6 +215,8 @@ class Job:
             docs_page="guarantees.md#chains",
         ),
     ] = None
+    design_weight: Annotated[str | None, DESIGN_WEIGHT] = None
+    weight_as: Annotated[str | None, WEIGHT_AS] = None
     releases: Annotated[str | None, RELEASES] = None
     key: Annotated[tuple[str, ...], KEY] = ()
     where: Annotated[
@@ -316,6 +325,7 @@ class Job:
     accept_types: tuple[str, ...] = ()
     expect: Expectations | None = None
     accept_counts: tuple[str, ...] = ()
+    risk: JobRisk | None = None
     fingerprint_key: bytes | None = field(default=None, repr=False)
     door: str = "python"
     run_id: str = field(default_factory=lambda: str(uuid.uuid4()), compare=False)
@@ -337,7 +347,13 @@ class Job:
         # rules builds a new job, which is checked again.
         if self.declared != RULES_NOT_READ:
             if self.policy.also_k:
-                released_columns = (*self.quasi_identifiers, *self.retained_columns)
+                # A design weight is no part of a set, because its values are not counted.
+                released_columns = (
+                    *self.quasi_identifiers,
+                    *self.by,
+                    *self.sensitive,
+                    *self.keep,
+                )
                 require_column_sets(
                     self.policy.also_k, self.policy.models, released_columns, self.entity
                 )
@@ -351,7 +367,18 @@ class Job:
                 )
         # Labels of some hierarchies contain column values, which ``local_range`` must allow.
         refuse_labels_with_values(self.hierarchies, self.policy.local_range)
-        check_entity(self.entity, (*self.quasi_identifiers, *self.retained_columns))
+        check_entity(
+            self.entity,
+            (*self.quasi_identifiers, *self.averaged_weights, *self.retained_columns),
+        )
+        check_weight(
+            self.design_weight,
+            self.weight_as,
+            has_unread_rules=self.declared == RULES_NOT_READ,
+            in_chain=self.chain is not None,
+            spills=self.spill is not None,
+            has_row_classes=find_method(self.method).result_type.has_row_classes,
+        )
         if self.entity_normalize is not None:
             check_normalize(
                 self.entity,
@@ -367,7 +394,9 @@ class Job:
                 has_unread_rules=self.declared == RULES_NOT_READ,
             )
         if self.policy.null_agrees:
-            require_wildcard_options(self.by, self.entity, self.columns_in_sets)
+            require_wildcard_options(
+                self.by, self.entity, self.columns_in_sets, self.averaged_weights
+            )
         if self.chain is not None and self.declared != RULES_NOT_READ:
             require_chain_options(self.policy, self.entity, self.pseudonyms, self.releases)
             # Only the combination of a chain with ``client`` is refused here, so without ``client``
@@ -398,8 +427,26 @@ class Job:
 
     @property
     def retained_columns(self) -> tuple[str, ...]:
-        """The columns that are released unchanged: strata, sensitive and other kept columns."""
-        return (*self.by, *self.sensitive, *self.keep)
+        """The columns that are released unchanged: strata, sensitive and other kept columns.
+
+        A design weight that is copied is one of them.
+        """
+        return (*self.by, *self.sensitive, *self.keep, *self.copied_weights)
+
+    @property
+    def design_weights(self) -> tuple[str, ...]:
+        """The column with the design weight as the only element; empty if there is none."""
+        return () if self.design_weight is None else (self.design_weight,)
+
+    @property
+    def copied_weights(self) -> tuple[str, ...]:
+        """The design weight, if it is released as it is; otherwise empty."""
+        return self.design_weights if self.weight_as == COPIED else ()
+
+    @property
+    def averaged_weights(self) -> tuple[str, ...]:
+        """The design weight, if classes are released with its mean; otherwise empty."""
+        return () if self.weight_as == COPIED else self.design_weights
 
     @property
     def pseudonyms(self) -> tuple[str, ...]:
@@ -413,8 +460,11 @@ class Job:
 
     @property
     def named_columns(self) -> tuple[str, ...]:
-        """The columns that the release has values of: quasi-identifiers and copied columns."""
-        return (*self.quasi_identifiers, *self.copied_columns)
+        """The columns that the release has values of.
+
+        They are the quasi-identifiers, a design weight that is averaged, and copied columns.
+        """
+        return (*self.quasi_identifiers, *self.averaged_weights, *self.copied_columns)
 
     @property
     def columns_in_sets(self) -> tuple[str, ...]:
@@ -431,6 +481,11 @@ class Job:
         if self.expect is None:
             return ()
         return (*filter(None, (self.entity,)), *self.expect.share_null)
+
+    @property
+    def columns_for_risk(self) -> tuple[str, ...]:
+        """The columns whose disclosure risk is measured, and its weights and households."""
+        return () if self.risk is None else self.risk.columns(self.quasi_identifiers)
 
     @property
     def columns_to_read(self) -> tuple[str, ...]:
@@ -454,7 +509,13 @@ class Job:
         exports = tuple(replace(export, path=map_path(export.path)) for export in self.exports)
         chain = None if self.chain is None else self.chain.with_paths(map_path, map_text)
         pseudonym_options = self.pseudonym_options.with_paths(map_path, map_text)
-        return replace(self, chain=chain, exports=exports, pseudonym_options=pseudonym_options)
+        return replace(
+            self,
+            chain=chain,
+            exports=exports,
+            pseudonym_options=pseudonym_options,
+            risk=self.risk and self.risk.with_path(map_path),
+        )
 
     def require_option_allowed(self, option: str) -> None:
         """Check that the job allows the option ``plan`` or ``skip_unchanged`` of ``dbanon run``.

@@ -33,6 +33,7 @@ RowMethod: TypeAlias = Literal[
     "kmember",
     "mondrian",
     "full_domain",
+    "global_recoding",
     "local_suppression",
     "npn_mhm",
     "mdav_mhm",
@@ -120,8 +121,13 @@ class PolicyOptions(TypedDict, total=False):
     # Code numbers as bands before classes are made, the same for every row.
     recode: Mapping[str, Sequence[float]] | None
     # hipaa: refuse a release with a column of the 18 kinds of identifiers of HIPAA Safe Harbor, as
-    # far as names, types and values of columns show them.
-    profile: Literal["hipaa"] | None
+    # far as names, types and values of columns show them. ema: refuse one with direct identifiers,
+    # with ages, dates or places that are no quasi-identifiers, or with a risk above 0.09, which is
+    # a k below 11.
+    profile: Literal["hipaa", "ema"] | None
+    # With the profile hipaa: a table of the database with a column zip or zip3, and a column
+    # population.
+    zip_population: str | None
 
 
 class ClassOptions(TypedDict, total=False):
@@ -169,6 +175,8 @@ class ClassOptions(TypedDict, total=False):
     suppression: float
     # For full_domain: Release what classes have in common, not the levels.
     contract: bool
+    # For global_recoding: Largest share of cells to release as NULL.
+    cells: float
     # For local_suppression: Quasi-identifiers whose cells are spared, separated by commas, the most
     # important first.
     importance: str
@@ -247,6 +255,10 @@ class JobOptions(PolicyOptions, ReadingOptions, total=False):
     persons: Literal["whole", "rows"]
     # The chain that the release belongs to.
     chain: Chain | None
+    # The column with the design weight: for how many persons of the population a row stands.
+    design_weight: str | None
+    # How design weights are released.
+    weight_as: Literal["mean", "copied"] | None
     # independent: make another release of a source whose persons were released before, outside a
     # chain. Otherwise such a release is refused, because readers can intersect the classes of both.
     releases: Literal["independent"] | None

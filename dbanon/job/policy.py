@@ -24,9 +24,10 @@ from dbanon.job.columns import KINDS, ORDERS
 from dbanon.job.guarantee import GUARANTEES, WHOLE_PERSONS, Guarantee
 from dbanon.job.guarantee_names import build_guarantee
 from dbanon.job.nulls import ERROR, NULL_POLICIES
-from dbanon.job.profiles import PROFILE
+from dbanon.job.profiles import PROFILE, require_profile_options
 from dbanon.job.sets import ColumnSet
 from dbanon.job.synthesis import SYNTHESIS_OPTIONS
+from dbanon.job.zip_codes import ZIP_POPULATION
 from dbanon.measures import Model
 from dbanon.methods import METHODS, find_method
 from dbanon.methods.local_suppression import MISSING_OPTION, WILDCARD
@@ -278,10 +279,12 @@ class Policy:
     bottom: Annotated[Mapping[str, float], BOTTOM] = field(default_factory=dict)
     recode: Annotated[Mapping[str, Sequence[float]], RECODE] = field(default_factory=dict)
     profile: Annotated[str | None, PROFILE] = None
+    zip_population: Annotated[str | None, ZIP_POPULATION] = None
 
     def __post_init__(self) -> None:
         check_options(self)
         self.coding.check()
+        require_profile_options(self.profile, int(self.k), str(self.guarantee), self.zip_population)
         if self.method in SYNTHESIS_OPTIONS:
             raise InvalidParameter(
                 f"Method {self.method} makes synthetic rows, not classes.",
@@ -428,12 +431,19 @@ def _check_cell_suppression(policy: Policy, method: Method) -> None:
             f" {method.recoding}, not {policy.recoding}.",
             hint="Leave out `recoding`.",
         )
-    if policy.hierarchies:
+    if policy.hierarchies and not method.result_type.sees_all_strata:
         raise InvalidParameter(
             f"Method {method.name} releases values or NULL, and no labels of hierarchies.",
             hint="Leave out `hierarchies`, or choose a method that generalizes, such as"
             ' `method="gaa_cp"`.',
         )
+    if method.result_type.sees_all_strata:
+        for option, is_requested in (("models", policy.models), ("also_k", policy.also_k)):
+            if is_requested:
+                raise InvalidParameter(
+                    f"Method {method.name} chooses levels and cells for k alone, not for {option}.",
+                    hint=f'Leave out `{option}`, or choose `method="local_suppression"`.',
+                )
     if policy.weights and policy.options.get("importance"):
         raise InvalidParameter(
             "Both weights and importance state the price of a cell.",

@@ -151,6 +151,7 @@ _REFUSAL_REASONS = {
     "target": "The budget is in the database that is read, and so is the release.",
     "exports": "Copy the release instead. It may be copied unchanged.",
     "expect": "The check would reveal counts of the table, and no budget is spent for it.",
+    "risk": "Its figures are about the rows of the table, and no budget is spent for them.",
     "skip_unchanged": "It would reveal whether rows have changed, and no budget is spent for it.",
     "retries": "Each run spends budget again.",
     "engine": (

@@ -157,6 +157,7 @@ def require_spillable(policy: Policy, entity_columns: Sequence[str]) -> None:
         "Mahalanobis distances": policy.standardize == MAHALANOBIS,
         "an order": bool(policy.orders),
         "coded columns (top, bottom, recode)": bool(policy.coding.columns),
+        "coded ZIP codes (zip_population)": policy.zip_population is not None,
         "nulls=merge": policy.nulls == MERGE,
         f"method {policy.method}": find_method(policy.method).suppresses_cells,
         # Only the recoding ``representative`` is measured by Gower's distance.
@@ -265,7 +266,10 @@ def check_normalize(entity: str | None, *, in_chain: bool, has_table_rules: bool
 
 
 def require_wildcard_options(
-    by: Sequence[str], entity: str | None, columns_in_sets: Sequence[str]
+    by: Sequence[str],
+    entity: str | None,
+    columns_in_sets: Sequence[str],
+    averaged_weights: Sequence[str],
 ) -> None:
     """Check the columns of a release where NULL agrees with every value.
 
@@ -274,6 +278,7 @@ def require_wildcard_options(
     by : the columns of strata.
     entity : the entity column; None if there is none.
     columns_in_sets : the copied columns that sets of ``also_k`` name.
+    averaged_weights : the design weight as the only element, if classes get its mean.
 
     Raises
     ------
@@ -289,6 +294,12 @@ def require_wildcard_options(
         raise InvalidParameter(
             f"{subject} rows of different strata agree with each other.",
             hint="Leave out `by`, or leave out `missing`: NULL is then a value of its own.",
+        )
+    if averaged_weights:
+        raise InvalidParameter(
+            f"{subject} a class may have one row, whose mean weight is its own.",
+            hint="Leave out `design_weight`, or leave out `missing`: NULL is then a value of its"
+            " own.",
         )
     if columns_in_sets:
         raise InvalidParameter(

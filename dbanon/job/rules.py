@@ -19,9 +19,10 @@ from dbanon.errors import HierarchyBroken, InvalidParameter, nearest_names
 from dbanon.hierarchy.spec import HierarchySpec, parse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.columns import VALUE_KINDS
+from dbanon.job.weight import WEIGHT_FORMS
 from dbanon.measures import Model, model_kinds
 
-ENTITY, PSEUDONYM = "entity", "pseudonym"
+ENTITY, PSEUDONYM, WEIGHT = "entity", "pseudonym", "weight"
 # The value of ``Job.declared`` until the rules that define the job's columns have been read. In a
 # job file, the same word in place of the columns says that declared rules define them.
 RULES_NOT_READ = "declared"
@@ -34,6 +35,7 @@ ROLES: Mapping[str, tuple[str, ...]] = {
     "keep": ("reason",),
     ENTITY: ("pseudonym", "normalize"),
     PSEUDONYM: (),
+    WEIGHT: ("weight_as",),
     "identifier": (),
     "drop": ("reason",),
 }
@@ -48,6 +50,8 @@ COLUMN_OPTIONS = (
     "by",
     "entity",
     "entity_normalize",
+    "design_weight",
+    "weight_as",
     "hierarchies",
     "models",
     "weights",
@@ -84,6 +88,7 @@ _VALUE_CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
         "a list of distinct strings, from the lowest to the highest",
     ),
     "kind": (lambda value: value in VALUE_KINDS, f"one of {', '.join(VALUE_KINDS)}"),
+    "weight_as": (lambda value: value in WEIGHT_FORMS, f"one of {', '.join(WEIGHT_FORMS)}"),
     "model": (
         lambda value: isinstance(value, dict) and bool(value),
         'an object that maps each kind of model to its level, as in {"distinct_l": 2}',
@@ -129,8 +134,9 @@ class TableRules:
         ------
         InvalidParameter, HierarchyBroken : a hierarchy or a model is invalid.
         """
-        # ``validate_rules`` allows at most one.
+        # ``validate_rules`` allows at most one of each.
         entity_columns = self.columns_with_role(ENTITY)
+        design_weights = self.columns_with_role(WEIGHT)
         return {
             "quasi_identifiers": self.columns_with_role("quasi_identifier"),
             "sensitive": self.columns_with_role("sensitive"),
@@ -139,6 +145,10 @@ class TableRules:
             "entity": entity_columns[0] if entity_columns else None,
             "entity_normalize": self.by_column[entity_columns[0]].get("normalize")
             if entity_columns
+            else None,
+            "design_weight": design_weights[0] if design_weights else None,
+            "weight_as": self.by_column[design_weights[0]].get("weight_as")
+            if design_weights
             else None,
             "hierarchies": {
                 name: _parse_hierarchy(name, rule["hierarchy"])
@@ -190,6 +200,7 @@ def validate_rules(declaration: object) -> TableRules:
         {str(name): _validate_rule(str(name), rule) for name, rule in declaration.items()}
     )
     require_one_entity(rules)
+    require_one_weight(rules)
     # Called for its error: a hierarchy or a model is invalid.
     rules.options()
     return rules
@@ -201,6 +212,15 @@ def require_one_entity(rules: TableRules) -> None:
         raise InvalidParameter(
             "More than one column has the role entity.",
             hint="Give the role entity to one column, and the role identifier to the others.",
+        )
+
+
+def require_one_weight(rules: TableRules) -> None:
+    """Check that at most one column has the role weight; raises InvalidParameter."""
+    if len(rules.columns_with_role(WEIGHT)) > 1:
+        raise InvalidParameter(
+            "More than one column has the role weight.",
+            hint="Give the role weight to one column, and the role drop to the others.",
         )
 
 

@@ -44,6 +44,8 @@ from dbanon.sessions.thread_connections import thread_connections
 
 # Role of the source's columns that the release does not have.
 NOT_COPIED = "not_copied"
+# The role in the ledger of a design weight that is released as the mean of each class.
+WEIGHT = "weight"
 # Key in recorded requests for the oid of the publishing role, if roles have oids.
 PUBLISHER_OID_KEY = "publisher"
 # Maximum seconds to record a failed run.
@@ -143,6 +145,7 @@ def build_column_rows(
         *((name, Role.QUASI_IDENTIFIER.value) for name, _ in released_columns),
         *((name, Role.SENSITIVE.value) for name in report.sensitive),
         *((name, Role.INSENSITIVE.value) for name in report.kept),
+        *((name, WEIGHT) for name in report.averaged_weights),
         *((name, NOT_COPIED) for name in report.not_copied),
     )
     positions = {name: index for index, name in enumerate(sql_types)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,7 @@ from dbanon.errors import InvalidParameter, LedgerEntryBroken
 from dbanon.job.guarantee import GUARANTEES, ROWS
 from dbanon.job.guarantee_names import guarantee_from_ledger
 from dbanon.job.sets import ColumnSet
+from dbanon.job.weight import MEAN, WEIGHT_FORMS, WEIGHT_RECORD
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.measures import Model
 from dbanon.methods.local_suppression import MISSING_OPTION, WILDCARD
@@ -79,6 +81,7 @@ def read_entry(
         entity=arguments.get("entity"),
         models=arguments.get("models", []),
         hierarchies=arguments.get("hierarchies", {}),
+        design_weight=arguments.get(WEIGHT_RECORD, {}),
         epsilon=None if epsilon is None else float(epsilon),
         rows=int(rows),
         # Only private releases have these: the declared ranges and the declared values of columns.
@@ -113,6 +116,7 @@ def require_arguments(arguments: JsonMapping) -> JsonMapping:
             or type(arguments.get("agreeing_rows")) is int
         )
         and _has_only_objects(arguments.get("hierarchies", {}))
+        and (WEIGHT_RECORD not in arguments or is_weight_record(arguments[WEIGHT_RECORD]))
         and all(map(is_list_of_strings, arguments.get("between", {}).values()))
         and all(map(is_list_of_strings, arguments.get("listed", {}).values()))
     )
@@ -149,6 +153,13 @@ def is_column_set(recorded_set: JsonMapping) -> bool:
     except InvalidParameter:
         return False
     return isinstance(recorded_set["k"], int) and isinstance(recorded_set["counted"], int)
+
+
+def is_weight_record(record: JsonMapping) -> bool:
+    """Return True for the record of a design weight in the form that reports write."""
+    form = record["as"]
+    has_valid_sum = form != MEAN or math.isfinite(record["sum"])
+    return isinstance(record["column"], str) and form in WEIGHT_FORMS and has_valid_sum
 
 
 def is_model(recorded_model: JsonMapping) -> bool:

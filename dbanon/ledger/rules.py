@@ -8,7 +8,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.types import JsonMapping, SqlRow
 from dbanon.data.words import json_text
 from dbanon.errors import SourceChanged
-from dbanon.job.rules import TableRules, require_one_entity
+from dbanon.job.rules import TableRules, require_one_entity, require_one_weight
 from dbanon.ledger import entries
 from dbanon.ledger.tables import LONG_TEXT, as_text
 from dbanon.release.words import now
@@ -183,7 +183,9 @@ def write_rules(session: Session, source: RelationName, rules: TableRules) -> No
     # False if the database has no function that writes with the ledger owner's rights.
     if session.rules.write_as_owner(source, {"set": dict(rules.by_column)}):
         return
-    require_one_entity(TableRules({**_trusted_rules_by_column(session, source), **rules.by_column}))
+    all_rules = TableRules({**_trusted_rules_by_column(session, source), **rules.by_column})
+    require_one_entity(all_rules)
+    require_one_weight(all_rules)
     _delete(session, source, list(rules.by_column))
     # The rules of other columns follow the table, which may have been renamed or recreated.
     session.rules.update_oids(source)

@@ -350,6 +350,7 @@ class LedgerEntry:
     sentence : the guarantee in words, as recorded.
     entity : the person identifier, whose values k counts; None if k counts rows.
     models, hierarchies : the privacy models and hierarchies, as recorded.
+    design_weight : the record of the design weight; empty for releases without one.
     epsilon : set for differentially private releases, which have no classes and k = 0.
     rows : number of released rows.
     between : for private releases, smallest and largest value by column, as SQL literals; empty
@@ -367,6 +368,7 @@ class LedgerEntry:
     entity: str | None
     models: Sequence[JsonMapping]
     hierarchies: Mapping[str, JsonMapping]
+    design_weight: JsonMapping = field(default_factory=dict)
     epsilon: float | None = None
     rows: int = 0
     between: Mapping[str, Sequence[str]] = field(default_factory=dict)

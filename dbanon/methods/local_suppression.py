@@ -63,7 +63,7 @@ def local_suppression(
     tick: Tick,
     rng: np.random.Generator,
     importance: str,
-    missing: str,
+    missing: str = CATEGORY,
 ) -> Partition:
     """Partition the records of ``space`` into classes that lose few cells.
 

@@ -1,4 +1,4 @@
-"""Records as the methods that suppress cells see them: as codes, with NULL as a value."""
+"""Records as the methods that suppress cells see them, with NULL as a value."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from dbanon.spaces.cells import NamedSets, code_cells
 
 
 def code_for_method(microdata: Microdata, policy: Policy) -> Microdata:
-    """Code the cells if the method suppresses some of them; other microdata are returned unchanged.
+    """Code the cells if the method compares them as equal or not; others are returned unchanged.
 
     Coded microdata have no NULL, so that classes may hold records that are NULL in different
-    attributes.
+    attributes. A method that chooses levels of hierarchies codes the cells itself.
 
     Raises
     ------
     NullInQuasiIdentifier : there are NULLs, and the policy does not say how to treat them.
     UnsupportedType : an attribute has numbers that float64 cannot hold exactly.
     """
-    if not find_method(policy.method).suppresses_cells:
+    method = find_method(policy.method)
+    if not method.suppresses_cells:
         return microdata
     if microdata.valid is not None and policy.nulls not in RELEASED_NULLS:
         names = [attribute.name for attribute in microdata.attributes]
         null_counts = (~microdata.valid).sum(axis=0).tolist()
         raise null_error(dict(zip(names, null_counts, strict=True)))
-    return code_cells(microdata)
+    return microdata if method.result_type.sees_all_strata else code_cells(microdata)
 
 
 def sets_to_search(policy: Policy, names: Sequence[str]) -> NamedSets:

@@ -259,12 +259,12 @@ def make_space_builder(
     extra_options: KeywordArguments = {}
     # ``steps`` are the widths of the grids, by column, from which ranges of numbers are released.
     # ``label_steps`` is None if the recoding does not release numbers as such ranges.
-    if method.suppresses_cells:
+    if method.result_type.sees_all_strata:
+        extra_options = {"level_steps": policy.steps, "level_statistics": level_statistics}
+    elif method.suppresses_cells:
         extra_options = {"column_sets": sets_to_search(policy, names)}
     elif method.refine == "generalized":
         extra_options = {"label_steps": policy.label_steps}
-    elif method.result_type.sees_all_strata:
-        extra_options = {"level_steps": policy.steps, "level_statistics": level_statistics}
     return method.space(
         microdata,
         column_statistics,

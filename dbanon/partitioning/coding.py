@@ -17,11 +17,19 @@ from dbanon.data.schema import Attribute
 from dbanon.errors import TooFewRecords, UnsupportedType
 from dbanon.job.coding import code_attribute
 from dbanon.job.policy import Policy
+from dbanon.job.zip_codes import NO_ZIP_AREAS, ZipAreas
 from dbanon.partitioning.strata import count_for_k
+from dbanon.recoding import GENERALIZED
 
 
-def code_columns(microdata: Microdata, policy: Policy) -> Microdata:
+def code_columns(
+    microdata: Microdata, policy: Policy, zip_areas: ZipAreas = NO_ZIP_AREAS
+) -> Microdata:
     """Replace the values of the coded columns by the ranks of their bands; NULL remains NULL.
+
+    Parameters
+    ----------
+    zip_areas : the columns of ZIP codes, of which three digits remain.
 
     Raises
     ------
@@ -29,6 +37,7 @@ def code_columns(microdata: Microdata, policy: Policy) -> Microdata:
     TooFewRecords : an open band has records, but fewer than k, or fewer than k persons.
     """
     coding = policy.coding
+    microdata = _code_zip_codes(microdata, zip_areas)
     if not coding.columns:
         return microdata
     numbers, attributes = microdata.numbers.copy(), list(microdata.attributes)
@@ -47,6 +56,30 @@ def code_columns(microdata: Microdata, policy: Policy) -> Microdata:
         numbers[records, position] = ranks
         attributes[attributes.index(attribute)] = code_attribute(attribute, bands)
     return replace(microdata, attributes=tuple(attributes), numbers=numbers)
+
+
+def _code_zip_codes(microdata: Microdata, zip_areas: ZipAreas) -> Microdata:
+    """Replace ZIP codes by the three digits of their areas; NULL remains NULL."""
+    if not zip_areas.columns:
+        return microdata
+    codes, categories = microdata.codes.copy(), list(microdata.categories)
+    attributes = list(microdata.attributes)
+    for name in zip_areas.columns:
+        [attribute] = [attribute for attribute in attributes if attribute.name == name]
+        position = microdata.categorical.index(attribute)
+        areas = [zip_areas.code(text) for text in categories[position]]
+        new_categories = sorted(set(areas))
+        new_codes = [new_categories.index(area) for area in areas]
+        # NULL has the code -1, the last element.
+        codes[:, position] = np.array([*new_codes, -1], np.int32)[codes[:, position]]
+        categories[position] = tuple(new_categories)
+        attributes[attributes.index(attribute)] = replace(attribute, sql_type=GENERALIZED)
+    return replace(
+        microdata,
+        attributes=tuple(attributes),
+        codes=codes,
+        categories=tuple(categories),
+    )
 
 
 def _require_exact_numbers(microdata: Microdata, name: str) -> None:

@@ -160,6 +160,8 @@ def build_units(microdata: Microdata, as_categories: Collection[str] = ()) -> Un
         entities=None,
         sensitive={},
         suppressed=None,
+        # Classes are built without weights; their values are computed from the records.
+        weights=None,
     )
     return Units(unit_microdata, unit_of_record)
 

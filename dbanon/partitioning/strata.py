@@ -1,12 +1,14 @@
 """Find strata, which classes must not cross, and encode sensitive columns for privacy models.
 
 Here a stratum holds the records with the same values of the strata columns, the same pattern of
-NULLs and the same layer. Layers separate the rows of one person (``person_rows``).
+NULLs and the same layer. Layers separate the rows of one person (``person_rows``). For a method
+that suppresses cells, patterns of NULLs do not matter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,7 @@ from dbanon.job.nulls import MERGE, RELEASED_NULLS
 from dbanon.job.policy import Policy
 from dbanon.measures import Model
 from dbanon.measures.recount import count_values, positions_of_codes
+from dbanon.methods import find_method
 
 
 def find_strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
@@ -38,6 +41,8 @@ def find_strata(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]
         return [np.arange(n)]
     # ``RELEASED_NULLS`` are the policies that release records with a NULL.
     if microdata.valid is None or policy.nulls in RELEASED_NULLS:
+        if find_method(policy.method).suppresses_cells:
+            microdata = replace(microdata, valid=None)
         return group_positions(stratum_numbers(microdata))
     null_counts = (~microdata.valid).sum(axis=0).tolist()
     names = [attribute.name for attribute in microdata.attributes]

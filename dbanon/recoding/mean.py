@@ -2,7 +2,8 @@
 
 Means are rounded to the column's type and scale, half to even, so that columns keep their type.
 Moreover, the decimals of a mean of integers would reveal the size of the class. Ordinal attributes
-get the value at the lower median rank, since a mean of ranks is not a value.
+get the value at the lower median rank, since a mean of ranks is not a value. If records have design
+weights, means are weighted by them; medians of ranks are not.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from dbanon.recoding.columns import (
     compute_class_medians,
     release_member_values,
 )
+from dbanon.recoding.weighted_mean import compute_mean_weights, compute_weighted_means
 
 
 def compute_class_means(values: NDArray[np.float64], partition: Partition) -> NDArray[np.float64]:
@@ -102,9 +104,13 @@ def release_means(
 
     Raises
     ------
-    UnsupportedType : the mean of timestamps exceeds 64 bits.
+    UnsupportedType : the mean of timestamps exceeds 64 bits, or weighted means would not be exact.
     """
     del column_statistics, settings  # parameters of all recodings, which others need
+    mean_weights = None
+    if microdata.weights is not None:
+        _refuse_wide_weighted_means(microdata)
+        mean_weights = compute_mean_weights(microdata, partition)
     exact_means = {}
     wide_attributes = [a for a in microdata.numeric if a.name in microdata.wide]
     if wide_attributes:
@@ -114,7 +120,7 @@ def release_means(
     # The property is cached on first use: compute it before threads share the partition.
     _ = partition.members
     map_columns = choose_column_map(microdata.numbers)
-    release_column = partial(_release_column, microdata, partition, exact_means)
+    release_column = partial(_release_column, microdata, partition, exact_means, mean_weights)
     return tuple(map_columns(release_column, range(len(microdata.numeric))))
 
 
@@ -122,6 +128,7 @@ def _release_column(
     microdata: Microdata,
     partition: Partition,
     exact_means: Mapping[str, NDArray[np.object_]],
+    mean_weights: NDArray[np.float64] | None,
     position: int,
 ) -> ReleasedColumn:
     """Release the class means of one attribute.
@@ -129,6 +136,7 @@ def _release_column(
     Parameters
     ----------
     exact_means : by name of a wide attribute, its exact class means.
+    mean_weights : float64 (n,), the weights of the records in means; None if all weigh alike.
     position : the index of the attribute in ``microdata.numeric``.
     """
     attribute = microdata.numeric[position]
@@ -142,8 +150,13 @@ def _release_column(
         # All records of a class have the same NULL pattern.
         missing = ~valid[partition.members[partition.starts]]
         values = np.where(valid, values, 0.0)
-    unrounded = compute_class_means(values, partition)
     released: AnyArray
+    if mean_weights is not None:
+        unrounded = compute_weighted_means(values, mean_weights, partition)
+        return ReleasedColumn(
+            attribute, round_weighted_means(attribute, unrounded), missing, unrounded=unrounded
+        )
+    unrounded = compute_class_means(values, partition)
     if attribute.name not in exact_means:
         released = round_means(attribute, values, unrounded, partition)
     elif attribute.kind is Kind.TIMESTAMP:
@@ -187,6 +200,27 @@ def round_means(
     return compute_integer_means(integers.astype(np.int64), partition) * microseconds_per_digit(
         attribute
     )
+
+
+def round_weighted_means(
+    attribute: Attribute, means: NDArray[np.float64]
+) -> NDArray[np.int64] | NDArray[np.float64]:
+    """Round weighted means, float64 (n_classes,), to the column's type, as ``round_means`` does."""
+    if attribute.kind is Kind.FLOAT:
+        return means if attribute.bits != 32 else means.astype(np.float32).astype(np.float64)
+    if attribute.kind is Kind.DECIMAL:
+        means = means * 10.0**attribute.scale
+    digit = microseconds_per_digit(attribute)
+    return np.rint(means / digit).astype(np.int64) * digit
+
+
+def _refuse_wide_weighted_means(microdata: Microdata) -> None:
+    """Refuse weighted means of numbers that float64 cannot represent; raises UnsupportedType."""
+    for name in sorted(microdata.wide & {attribute.name for attribute in microdata.numeric}):
+        raise UnsupportedType(
+            f'Column "{name}" has numbers beyond 2**53, whose weighted means would not be exact.',
+            hint="Leave out `design_weight`, or give the column as a smaller type.",
+        )
 
 
 def microseconds_per_digit(attribute: Attribute) -> int:

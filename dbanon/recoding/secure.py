@@ -18,6 +18,7 @@ Source: Y. Li, S. Zhu, L. Wang and S. Jajodia, "A privacy-enhanced microaggregat
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,6 +119,8 @@ def release_secure_means(
     UnsupportedType : an attribute holds values that float64 cannot hold exactly.
     """
     refuse_inexact_numbers(microdata, "secure")
+    # Values are moved away from the usual means, which are the centers of the classes.
+    microdata = replace(microdata, weights=None)
     columns = []
     for position, column in enumerate(
         release_means(microdata, column_statistics, partition, exact_totals, settings)

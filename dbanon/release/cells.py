@@ -3,34 +3,45 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dbanon.data.array_types import AnyArray
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import MethodResult
-from dbanon.hierarchy.leaves import suppress_values
+from dbanon.data.partition import ClusteringResult, Levels
+from dbanon.data.schema import Attribute
+from dbanon.hierarchy.leaves import Hierarchies, encode_leaves, suppress_values
 
 
 def suppress_differing_cells(
-    microdata: Microdata, classes: MethodResult, *, keep_originals: bool = False
+    microdata: Microdata,
+    clustering: ClusteringResult,
+    hierarchies: Hierarchies,
+    *,
+    keep_originals: bool = False,
 ) -> Microdata:
     """Replace a column of a class by NULL where its records differ, or one of them has no value.
 
-    So is what the method released as NULL (``Partition.null_columns``). Afterwards, the records of
-    a class are equal in all attributes, and NULL in the same ones. So calling it again changes
+    If the method chose levels, records differ if their labels on these levels do. What the method
+    released as NULL (``Partition.null_columns``) is replaced, too. Afterwards, the records of a
+    class are equal in all attributes, and NULL in the same ones. So calling it again changes
     nothing. Withheld records keep their values.
 
     Parameters
     ----------
-    classes : the classes of rows, or of each attribute separately.
+    clustering : the classes of rows, or of each attribute separately, and the levels.
+    hierarchies : those of the policy, by column.
     keep_originals : True to keep the values in ``Microdata.before_suppression``, for an evaluation.
     """
-    names = [attribute.name for attribute in microdata.attributes]
+    attributes = {attribute.name: attribute for attribute in microdata.attributes}
+    names = list(attributes)
     suppressed = np.zeros((microdata.n_records, len(names)), np.bool_)
-    for column_names, partition in classes.classes_by_columns(names):
+    for column_names, partition in clustering.classes.classes_by_columns(names):
         members, labels = partition.members, partition.labels[partition.members]
         first_records = members[partition.starts]
         for name in column_names:
-            values, valid = _values_of(microdata, name), microdata.valid_column(name)
+            values = _values_of(microdata, attributes[name])
+            if clustering.levels is not None:
+                values = _labels_of(microdata, attributes[name], clustering.levels, hierarchies)
+            valid = microdata.valid_column(name)
             differs = values[members] != values[first_records][labels]
             if valid is not None:
                 differs |= ~valid[members]
@@ -46,9 +57,23 @@ def suppress_differing_cells(
     return suppress_values(microdata, suppressed, keep_originals=keep_originals)
 
 
-def _values_of(microdata: Microdata, name: str) -> NDArray[np.float64] | NDArray[np.int32]:
+def _values_of(microdata: Microdata, attribute: Attribute) -> AnyArray:
     """Return the numbers or codes of an attribute, (n,)."""
-    [attribute] = [a for a in microdata.attributes if a.name == name]
     if attribute.kind.is_numeric:
         return microdata.numbers[:, microdata.numeric.index(attribute)]
     return microdata.codes[:, microdata.categorical.index(attribute)]
+
+
+def _labels_of(
+    microdata: Microdata, attribute: Attribute, levels: Levels, hierarchies: Hierarchies
+) -> AnyArray:
+    """Return numbers that are equal where the labels on the attribute's level are, (n,)."""
+    name = attribute.name
+    level, values = levels.levels[name], _values_of(microdata, attribute)
+    if name in hierarchies:
+        tree = hierarchies[name]
+        return tree.nodes_at_level(level)[encode_leaves(microdata, attribute, tree)]
+    if name in levels.number_levels:
+        return levels.number_levels[name].cells_of(values, level)
+    # Text without a hierarchy has two levels: its values, and one label for all of them.
+    return values if level == 0 else np.zeros_like(values)

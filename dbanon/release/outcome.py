@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.types import JsonMapping, JsonObject
@@ -108,6 +109,37 @@ class EvaluationOutcome:
         return pairs + describe_attacks(self.figures)
 
 
+class RiskFigures(Protocol):
+    """The disclosure risk of a source and of its release: for the controller of the data."""
+
+    @property
+    def records_after(self) -> int:
+        """The number of records in the release."""
+        ...
+
+    @property
+    def highest_after(self) -> float:
+        """The largest individual risk in the release, or household risk if it was measured."""
+        ...
+
+    @property
+    def mean_after(self) -> float:
+        """The mean of these risks over all records of the release, 0 to 1."""
+        ...
+
+    def to_dict(self) -> JsonObject:
+        """The figures as plain values, for JSON."""
+        ...
+
+    def table_rows(self) -> list[tuple[str, str, str]]:
+        """The figures as rows: label, figure before, figure after."""
+        ...
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """What the figures are about, and what they mean, as pairs of label and text."""
+        ...
+
+
 class OperatorFigures:
     """Exact figures of a run, which reveal extreme records: for its operator, not for readers.
 
@@ -119,6 +151,10 @@ class OperatorFigures:
     evaluation : the exact ``Evaluation.to_dict()``; None if it was not requested or failed.
     certificate : the exact certificate of the loss; None without one.
     suppression : counts of suppressed cells; None if the method suppresses none.
+    risk : the disclosure risk before and after, as its extension measured it; None if the job does
+        not measure it. No ledger stores it.
+    weighting : figures about records that count by their design weights, as
+        ``release.weights.describe_weighting`` returns them; None without weights.
     """
 
     def __init__(
@@ -127,11 +163,15 @@ class OperatorFigures:
         evaluation: JsonMapping | None = None,
         certificate: JsonMapping | None = None,
         suppression: JsonMapping | None = None,
+        risk: RiskFigures | None = None,
+        weighting: JsonMapping | None = None,
     ) -> None:
         self.loss = loss
         self.evaluation = evaluation
         self.certificate = certificate
         self.suppression = suppression
+        self.risk = risk
+        self.weighting = weighting
 
     @property
     def information_loss(self) -> float:
@@ -150,7 +190,7 @@ class OperatorFigures:
 
     def to_ledger(self) -> JsonObject:
         """Return the figures as JSON values, for the ledger table that readers cannot access."""
-        return {
+        figures: JsonObject = {
             "note": INTERNAL_NOTE,
             "information_loss": self.information_loss,
             "information_loss_before_rounding": self.information_loss_before_rounding,
@@ -163,6 +203,10 @@ class OperatorFigures:
             # Only methods that suppress cells have these counts.
             **({} if self.suppression is None else {"suppression": dict(self.suppression)}),
         }
+        # Only releases with design weights have this key.
+        if self.weighting is not None:
+            figures["weighting"] = dict(self.weighting)
+        return figures
 
     def __repr__(self) -> str:
         return f"<{INTERNAL_NOTE}>"

@@ -23,6 +23,7 @@ from dbanon.data.scales import Standardization
 from dbanon.data.schema import Kind
 from dbanon.hierarchy.leaves import (
     ANY,
+    Hierarchies,
     TreeBuilder,
     encode_leaves,
     resolve_hierarchies,
@@ -69,7 +70,7 @@ def recode(
     """
     recoding = find_recoding(str(policy.recoding))
     if find_method(policy.method).suppresses_cells:
-        microdata, clustering = _suppress_cells(microdata, clustering)
+        microdata, clustering = _suppress_cells(microdata, clustering, policy.hierarchies)
     parameters = {name: policy.options[name] for name in recoding.parameters}
     # The levels of generalization that full_domain chose; None for other methods. With its option
     # ``contract``, labels depend on the values of each class alone, not on the levels.
@@ -143,10 +144,10 @@ def recode(
 
 
 def _suppress_cells(
-    microdata: Microdata, clustering: ClusteringResult
+    microdata: Microdata, clustering: ClusteringResult, hierarchies: Hierarchies
 ) -> tuple[Microdata, ClusteringResult]:
     """Replace cells by NULL that a class has no common value for; drop the statistics of before."""
-    suppressed = suppress_differing_cells(microdata, clustering.classes)
+    suppressed = suppress_differing_cells(microdata, clustering, hierarchies)
     return suppressed, replace(clustering, column_statistics=None)
 
 
@@ -389,6 +390,7 @@ class Release:
     public_sums : the sums for the losses that readers may see, one per entry of ``losses``.
     has_classes_per_column : whether each attribute has its own classes.
     suppressed_cells : number of cells released as NULL that have a value in the source, by column.
+    weight : the released design weight, if classes get the mean of their weights; otherwise None.
     """
 
     partition: Partition
@@ -403,6 +405,12 @@ class Release:
     public_sums: tuple[PublicSums, ...] = ()
     has_classes_per_column: bool = False
     suppressed_cells: Mapping[str, int] = field(default_factory=dict)
+    weight: ReleasedColumn | None = None
+
+    @property
+    def class_values(self) -> tuple[ReleasedColumn, ...]:
+        """All columns with one value per class: quasi-identifiers, and a mean design weight."""
+        return self.columns if self.weight is None else (*self.columns, self.weight)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.data.words import LabelledTextWithHtml, read_key_or_former_key
 from dbanon.job.verdict import Caution, Verdict
+from dbanon.job.weight import MEAN, WEIGHT_RECORD
 from dbanon.measures.models import CountedModel
 from dbanon.release.alignment import Alignment
 from dbanon.release.attribute_disclosure import DisclosiveColumn, FewPersons, RetainedIdentifier
@@ -319,6 +320,12 @@ class Report(LabelledTextWithHtml):
             *(f"column {text}" for text in self.describe_averaged_columns()),
         )
 
+    @property
+    def averaged_weights(self) -> tuple[str, ...]:
+        """The design weight, if each class is released with its mean; otherwise empty."""
+        record = self.arguments.get(WEIGHT_RECORD, {})
+        return (str(record["column"]),) if record.get("as") == MEAN else ()
+
     def describe_averaged_columns(self) -> list[str]:
         """Describe each coded column that was averaged, and suggest another kind."""
         return describe_averaged_codes(self.arguments)
@@ -326,11 +333,12 @@ class Report(LabelledTextWithHtml):
     def describe_lost_columns(self) -> list[str]:
         """Describe each column that is lost completely, and suggest remedies.
 
-        If the method suppresses cells, this also describes columns that lost most of their values.
+        If the method suppresses cells, this describes columns that lost most of their values, too.
         """
+        suppressed = []
         if suppresses_cells(self.arguments):
-            return describe_mostly_suppressed_columns(self.arguments, self.rows_out)
-        return [
+            suppressed = describe_mostly_suppressed_columns(self.arguments, self.rows_out)
+        return suppressed + [
             f'"{name}" is lost completely: all rows have one label. What helps: '
             + (
                 "a hierarchy with more levels, fewer quasi-identifiers, or a smaller k"

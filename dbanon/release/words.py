@@ -16,6 +16,8 @@ from dbanon.data.types import JsonMapping
 from dbanon.data.words import read_key_or_former_key
 from dbanon.job.pseudonym import build_pseudonym_caution
 from dbanon.job.verdict import Caution, Verdict, build_intersection_caution
+from dbanon.job.weight import COPIED, MEAN, WEIGHT_RECORD
+from dbanon.methods import global_recoding
 from dbanon.recoding import common
 from dbanon.release.alignment import INPUT, INPUT_ORDER_CAUTION
 from dbanon.release.joint import joint_caution
@@ -110,6 +112,17 @@ def describe_coding(arguments: JsonMapping) -> list[tuple[str, str]]:
     return [("coded before classes are made", text)]
 
 
+def describe_weight(arguments: JsonMapping) -> list[tuple[str, str]]:
+    """Return a label and a text with the design weight and its form; empty without a weight."""
+    record = arguments.get(WEIGHT_RECORD)
+    if not record:
+        return []
+    forms = {MEAN: "mean of each class, with the sum of the originals", COPIED: "COPIED as it is"}
+    text = f"{record['column']}: {forms.get(record['as'], record['as'])}"
+    has_weighted_means = arguments.get("recoding") in ("mean", "representative")
+    return [("design weight", text + ("; means are weighted by it" if has_weighted_means else ""))]
+
+
 def describe_profile(arguments: JsonMapping) -> list[tuple[str, str]]:
     """Return a label and a text with the profile that was checked; empty if there is none."""
     profile = arguments.get("profile")
@@ -128,6 +141,7 @@ def describe_counts(arguments: JsonMapping) -> list[tuple[str, str]]:
     return [
         *describe_profile(arguments),
         *describe_coding(arguments),
+        *describe_weight(arguments),
         *describe_column_sets(arguments),
         *([(label, cells)] if counts else []),
         *describe_method_counts(read_key_or_former_key(arguments, "method_counts", {})),
@@ -156,7 +170,10 @@ def describe_mostly_suppressed_columns(arguments: JsonMapping, n_rows: int) -> l
 
 def suppresses_cells(arguments: JsonMapping) -> bool:
     """Whether the release's method suppresses single cells, by the arguments of its report."""
-    return arguments.get("recoding") == common.RECODING.name
+    return (
+        arguments.get("recoding") == common.RECODING.name
+        or arguments.get("method") == global_recoding.METHOD.name
+    )
 
 
 def list_cautions(arguments: JsonMapping, entity: str | None) -> tuple[Caution, ...]:

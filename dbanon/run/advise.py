@@ -20,6 +20,7 @@ from dbanon.advice.roles import (
     SENSITIVE,
     UNDECIDED,
     RoleProposal,
+    find_design_weight,
     is_code,
     propose_column_roles,
 )
@@ -97,7 +98,7 @@ def advise(
         job_to_check = replace(job, sensitive=request.sensitive)
         require_profile(job_to_check, planned.relation, planned.roles.quasi_identifiers, source)
         uncoded = source.read(planned.relation, planned.roles, job, tick)
-        microdata = code_columns(uncoded, planned.policy)
+        microdata = code_columns(uncoded, planned.policy, planned.zip_areas)
     # A combination of values that occurs in fewer rows than this singles persons out. The values in
     # ``request.k`` ascend, so the first is the smallest.
     rare_below = max(SMALL_COUNT, request.k[0])
@@ -142,7 +143,7 @@ def advise(
         # The arguments of ``anonymize`` that make the recommended release.
         start={}
         if recommendation is None
-        else _build_anonymize_arguments(planned, request, roles, recommendation.point, microdata),
+        else _build_anonymize_arguments(planned, profile, roles, recommendation.point, microdata),
         # ``valid`` is None if no quasi-identifier has a NULL.
         nulls=None if microdata.valid is None else null_choice,
         # The loss if classes may split the rows of a person.
@@ -460,7 +461,7 @@ def choose_null_treatment(
 
 def _build_anonymize_arguments(
     planned: Plan,
-    request: AdviceRequest,
+    profile: Profile,
     roles: Mapping[str, RoleProposal],
     point: Point,
     microdata: Microdata,
@@ -483,6 +484,7 @@ def _build_anonymize_arguments(
     remaining_records = records_to_release(microdata, policy.nulls, point.k)
     optional_arguments = {
         "entity": planned.job.entity,
+        "design_weight": find_design_weight(roles, profile),
         "refine": point.refine,
         "recoding": point.recoding,
         "kinds": dict(policy.kinds) or None,
@@ -491,7 +493,7 @@ def _build_anonymize_arguments(
         "profile": policy.profile,
         "nulls": None if policy.nulls == "error" else policy.nulls,
         "max_suppression": share_withheld(remaining_records) or None,
-        "key": list(request.key) or None,
+        "key": list(planned.job.key) or None,
     }
     return arguments | {
         option: value for option, value in optional_arguments.items() if value is not None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from itertools import takewhile
@@ -30,9 +30,10 @@ from dbanon.errors import (
     RecountFailed,
     warn_caller,
 )
-from dbanon.job.export import PARQUET, Export
+from dbanon.job.export import OF_SOURCE, PARQUET, Export
 from dbanon.job.guarantee import REPORT_IT, Guarantee
 from dbanon.job.job import Job
+from dbanon.job.weight import WEIGHT_RECORD
 from dbanon.ledger import releases
 from dbanon.measures import Model
 from dbanon.measures.recount import row_levels
@@ -79,6 +80,8 @@ class Exporter:
         # Set by the caller just before the commit begins. From then on, the ledger decides whether
         # the files are published.
         self.is_committing = False
+        # The numbers of labels in the source's files, by column and label; set by the caller.
+        self.label_codes: Mapping[str, Mapping[str, int]] = {}
 
     @property
     def _may_replace(self) -> bool:
@@ -164,6 +167,7 @@ class Exporter:
                     regroup_batches(attributes, row_batches, _BATCH_ROWS),
                     quasi_identifiers=class_columns,
                     metadata=_build_metadata(report, class_columns),
+                    label_codes=self.label_codes if export.codes == OF_SOURCE else {},
                 )
                 size, digest = pending.flush()
             except OSError as error:
@@ -444,7 +448,10 @@ def _build_metadata(report: Report, class_columns: tuple[str, ...]) -> dict[str,
         "arguments": json.dumps(
             {
                 name: report.arguments.get(name)
-                for name in ("guarantee", "by", "models", "also_k", *agreement_keys)
+                for name in (
+                    *("guarantee", "by", "models", "also_k", WEIGHT_RECORD),
+                    *agreement_keys,
+                )
                 if report.arguments.get(name)
             }
         ),

@@ -62,7 +62,9 @@ def compute_fingerprint(planned: Plan, source: Source, salt: int | None = None) 
     if job.fingerprint_key is None:
         return None
     salt = random_salt() if salt is None else salt
-    names = sorted({*job.named_columns, *job.guarantee.entity_columns, *job.key})
+    names = sorted(
+        {*job.named_columns, *job.guarantee.entity_columns, *job.key, *job.columns_for_risk}
+    )
     rows_digest = source.digest(planned.relation, names, salt)
     if rows_digest is None:
         return None
@@ -187,6 +189,8 @@ def describe_definition(planned: Plan) -> object:
         "trees": planned.hierarchies.trees,
         "models": planned.hierarchies.models,
     }
+    if planned.zip_areas.columns:
+        key_and_hierarchies["zip_areas"] = sorted(planned.zip_areas.areas)
     if planned.pseudonym_key is not None:
         key_and_hierarchies["pseudonym_key"] = planned.pseudonym_key.fingerprint
     return _to_json_value(

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dbanon.data.frozen import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from dbanon.data.option import Parameter
-    from dbanon.data.types import KeywordArguments
+    from dbanon.data.schema import Attribute
+    from dbanon.data.types import JsonMapping, KeywordArguments
     from dbanon.job.job import Job
     from dbanon.job.private import PrivateJob
     from dbanon.ledger.tables import LedgerEntry
+    from dbanon.release.outcome import RiskFigures
     from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
     from dbanon.run.plan import Plan
@@ -102,8 +107,26 @@ class PrivateRunner(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class TableRows:
+    """The rows of a table, to be read once.
+
+    Parameters
+    ----------
+    name : the name of the table.
+    attributes : its columns, in the order of the values.
+    batches : lists of rows, or Arrow record batches.
+    """
+
+    name: str
+    attributes: tuple[Attribute, ...]
+    batches: Iterable[Any]
+
+
 class RiskRunner(Protocol):
-    """Measures the disclosure risk of samples, for the SQL function.
+    """Measures the disclosure risk of samples, for the SQL function and for jobs.
+
+    The methods raise DbanonError.
 
     Attributes
     ----------
@@ -117,11 +140,59 @@ class RiskRunner(Protocol):
     ) -> list[tuple[str, str | None, float | None, str | None]]:
         """Measure the risk of a table; return rows of measure, column, figure and note.
 
-        Raises DbanonError.
-
         Parameters
         ----------
         options : values by name.
         progress : called with a phase and its completed share, 0 to 1.
+        """
+        ...
+
+    def require_options(self, options: KeywordArguments) -> None:
+        """Check options of a measurement without a table.
+
+        Parameters
+        ----------
+        options : values by name.
+        """
+        ...
+
+    def compare(
+        self,
+        options: KeywordArguments,
+        sample: TableRows,
+        released: TableRows,
+        tick: Callable[[float], None],
+    ) -> RiskFigures:
+        """Measure the risk of a table and of its release.
+
+        Parameters
+        ----------
+        options : values by name.
+        sample : the columns that the options name, in this order.
+        released : all columns of the release.
+        tick : called with the share of the work that is done, 0 to 1.
+        """
+        ...
+
+    def write(self, figures: RiskFigures, release_id: str, file: Path) -> None:
+        """Write figures to a new file that only its owner can read: ``.html``, ``.json``, ``.txt``.
+
+        Parameters
+        ----------
+        figures : a result of ``compare``.
+        release_id : the release that they are about; JSON has it.
+        """
+        ...
+
+    def read(self, file: Path) -> tuple[RiskFigures, str | None]:
+        """Read figures from a JSON file, and the id of their release; None if it has none."""
+        ...
+
+    def describe_for_page(self, figures: RiskFigures) -> JsonMapping:
+        """Return what the owner's page of a release shows: figures, pictures, and what they mean.
+
+        Parameters
+        ----------
+        figures : a result of ``compare`` or ``read``.
         """
         ...

@@ -14,6 +14,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import WHOLE_PERSONS
 from dbanon.job.job import Job
 from dbanon.job.requirements import CLIENT
+from dbanon.job.weight import MEAN, WEIGHT_RECORD
 from dbanon.methods.forecast import Shape, describe_seconds
 from dbanon.partitioning.forecast import forecast
 from dbanon.release.joint_rows import PERSON_ROWS
@@ -23,6 +24,7 @@ from dbanon.release.words import (
     describe_files_of_other_accounts,
     describe_passthrough,
     describe_profile,
+    describe_weight,
 )
 from dbanon.run.changes import Changes, PlannedFile, open_planning_ports, plan_changes
 from dbanon.run.hierarchies import require_coverage
@@ -206,6 +208,7 @@ class Outlook:
             ),
             *describe_profile(self.arguments),
             *describe_coding(self.arguments),
+            *describe_weight(self.arguments),
             ("strata", join_names(self.by)),
             ("sensitive", join_names(self.sensitive)),
             ("kept", join_names(self.kept)),
@@ -371,6 +374,8 @@ def _assemble_outlook(
         arguments["kept_columns"] = CLIENT
     if job.persons != WHOLE_PERSONS:
         arguments[PERSON_ROWS] = job.persons
+    if job.design_weight is not None:
+        arguments[WEIGHT_RECORD] = {"column": job.design_weight, "as": job.weight_as or MEAN}
     return Outlook(
         source=str(planned.relation.name),
         source_kind=planned.relation.kind,
@@ -391,7 +396,7 @@ def _assemble_outlook(
         ),
         by=job.by,
         sensitive=job.sensitive,
-        kept=job.keep,
+        kept=(*job.keep, *job.copied_weights),
         entity=job.entity,
         not_copied=planned.not_copied,
         method=job.policy.method,

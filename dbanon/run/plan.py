@@ -12,6 +12,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata
 from dbanon.data.schema import Attribute, Kind, apply_kinds, apply_orders
 from dbanon.data.types import JsonMapping
+from dbanon.data.weights import require_weight_type
 from dbanon.data.words import json_text
 from dbanon.errors import ColumnUnclassified, ColumnWithoutRule, TableChanged
 from dbanon.hierarchy.edges import Pulse, ignore_pulses
@@ -30,6 +31,7 @@ from dbanon.job.requirements import (
 )
 from dbanon.job.sets import ColumnSet, require_comparable_values
 from dbanon.job.verdict import Verdict
+from dbanon.job.zip_codes import NO_ZIP_AREAS, ZipAreas
 from dbanon.ledger.source_history import NO_HISTORY, SourceHistory
 from dbanon.measures.recount import trees_of_models
 from dbanon.methods import find_method
@@ -42,7 +44,7 @@ from dbanon.run.expectations import require_expected_counts
 from dbanon.run.hierarchies import JobHierarchies, read_hierarchies
 from dbanon.run.history import require_first_release
 from dbanon.run.key import read_pseudonym_key
-from dbanon.run.profiles import require_profile
+from dbanon.run.profiles import find_zip_areas, require_profile
 from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.types import type_family
 from dbanon.stores.ports import PreparedRelease, Source, Target, W
@@ -71,6 +73,7 @@ class Plan:
     history : the earlier releases of the source; none unless a release is written.
     source_counts : the numbers of rows and persons of the source, if the job expects counts.
     expectation_report : what ``source_counts`` were compared with, for the report.
+    zip_areas : the columns of ZIP codes, and the areas whose digits are released.
     """
 
     job: Job
@@ -87,6 +90,7 @@ class Plan:
     history: SourceHistory = NO_HISTORY
     source_counts: Mapping[str, int] = field(default_factory=dict)
     expectation_report: JsonMapping = field(default_factory=dict)
+    zip_areas: ZipAreas = NO_ZIP_AREAS
 
     def with_source_counts(self, source: Source, target: Target[W] | None) -> Plan:
         """Count the source and check the counts against the job's expectations.
@@ -186,7 +190,7 @@ class Plan:
             quasi_identifiers=job.quasi_identifiers,
             sensitive=job.sensitive,
             # The report lists pseudonyms with the kept columns: both are released row by row.
-            kept=(*job.keep, *job.pseudonyms),
+            kept=(*job.keep, *job.copied_weights, *job.pseudonyms),
             not_copied=self.not_copied,
             k=int(policy.k),
             entity=job.entity,
@@ -271,11 +275,7 @@ def plan(
     ]
     guarantee.check_method(find_method(job.policy.method))
     _require_supported_columns(job, target, attributes)
-    names = list(
-        dict.fromkeys(
-            [*job.named_columns, *guarantee.counted_columns, *job.columns_with_expectations]
-        )
-    )
+    names = _list_names(job, guarantee)
     # A row locator is SQL that identifies a row, such as its key columns.
     relation = source.with_row_locator(relation, job, names)
     release_id = str(uuid.uuid4())
@@ -307,6 +307,7 @@ def plan(
     for name in model_trees:
         source.require_leaves(relation.attribute(name))
     relation, attributes = _inspect_columns(job, relation, attributes, sensitive, source, target)
+    zip_areas = find_zip_areas(job, attributes, source)
     require_profile(job, relation, attributes, source)
     passthrough = None
     if target is not None and job.kept_columns == CLIENT:
@@ -319,6 +320,7 @@ def plan(
         hierarchy_columns=frozenset(model_trees),
         entity_columns=tuple(person_attributes),
         passthrough=passthrough,
+        weights=_find_design_weights(job, relation),
     )
     return Plan(
         job=job,
@@ -332,7 +334,19 @@ def plan(
         source_state=source_state,
         pseudonym_key=pseudonym_key,
         history=history,
+        zip_areas=zip_areas,
     ).with_source_counts(source, target)
+
+
+def _list_names(job: Job, guarantee: Guarantee) -> list[str]:
+    """List the columns that a run reads or counts, each once."""
+    names = (
+        *job.named_columns,
+        *guarantee.counted_columns,
+        *job.columns_with_expectations,
+        *job.columns_for_risk,
+    )
+    return list(dict.fromkeys(names))
 
 
 def _inspect_columns(
@@ -354,9 +368,9 @@ def _inspect_columns(
     # If source and target are one database, or nothing is written, no value has to be copied into
     # a column of another database.
     if target is None or not target.copies_from(source):
-        if sensitive:
+        if inspected_names := (*sensitive, *job.design_weights):
             inspected_attributes = source.complete_attributes_from_values(
-                relation, [relation.attribute(name) for name in sensitive]
+                relation, [relation.attribute(name) for name in inspected_names]
             )
             relation = relation.with_attributes(inspected_attributes)
         return relation, source.complete_attributes_from_values(relation, quasi_identifiers)
@@ -368,6 +382,19 @@ def _inspect_columns(
     for name in (*job.quasi_identifiers, *job.retained_columns):
         target.require_type(relation.attribute(name))
     return relation, _build_quasi_identifiers(job, relation)
+
+
+def _find_design_weights(job: Job, relation: Relation) -> tuple[Attribute, ...]:
+    """Return the column with the design weight as the only element; empty if there is none.
+
+    Raises
+    ------
+    UnsupportedType : it does not hold numbers.
+    """
+    weights = tuple(relation.attribute(name) for name in job.design_weights)
+    for attribute in weights:
+        require_weight_type(attribute)
+    return weights
 
 
 def _find_passthrough_columns(

@@ -17,17 +17,22 @@ from dbanon.advice.roles import (
 from dbanon.advice.safe_harbor import (
     AGES,
     BIRTH_YEARS,
+    DATES,
     OLDEST_GROUP,
     OTHER_IDENTIFIERS,
+    PLACES,
     IdentifierKind,
     find_identifier_kind,
     first_birth_year,
+    holds_zip_codes,
     is_coded_as_required,
 )
 from dbanon.data.schema import Attribute, Kind
-from dbanon.errors import ProfileBroken, UnsupportedType
+from dbanon.errors import InvalidParameter, ProfileBroken, UnsupportedType
 from dbanon.job.coding import Coding
 from dbanon.job.job import Job
+from dbanon.job.profiles import HIPAA
+from dbanon.job.zip_codes import NO_ZIP_AREAS, ZipAreas, find_large_areas
 from dbanon.sessions.base import Relation
 from dbanon.stores.ports import Source
 
@@ -49,7 +54,8 @@ def require_profile(
     ------
     ProfileBroken : a column breaks a rule.
     """
-    if job.policy.profile is None:
+    profile = job.policy.profile
+    if profile is None:
         return
     year = _this_year()
     attributes = {attribute.name: attribute for attribute in quasi_identifiers}
@@ -58,29 +64,79 @@ def require_profile(
     unsuspected_columns = []
     for name, attribute in attributes.items():
         kind = find_identifier_kind(attribute)
-        if name in job.pseudonyms:
-            problems[name] = (
-                "pseudonyms are derived from values, which (c) of the rule does not allow"
-            )
-        elif kind is not None:
-            if not _is_coded(job, kind, name, year):
-                problems[name] = _describe_problem(kind, year)
-        elif attribute.kind is Kind.OTHER:
-            problems[name] = "its type is one whose values are not examined"
-        else:
+        problem = (
+            _find_hipaa_problem(job, attribute, kind, year)
+            if profile == HIPAA
+            else _find_ema_problem(job, attribute, kind)
+        )
+        if problem:
+            problems[name] = problem
+        elif kind is None and name not in job.pseudonyms:
             unsuspected_columns.append(name)
     if unsuspected_columns:
         findings = source.find_direct_identifiers(relation, unsuspected_columns)
         for name, reason in findings.items():
-            problems[name] = f"{_label(OTHER_IDENTIFIERS)} ({REASONS[reason]})"
+            label = _label(OTHER_IDENTIFIERS) if profile == HIPAA else "a direct identifier"
+            problems[name] = f"{label} ({REASONS[reason]})"
     if problems:
         texts = [f'"{name}": {problems[name]}' for name in attributes if name in problems]
         raise ProfileBroken(
-            f"The release would break the profile {job.policy.profile}. Nothing was published.",
+            f"The release would break the profile {profile}. Nothing was published.",
             detail="Column " + "; column ".join(texts) + ".",
             hint="Leave these columns out, or code those for which a coding is named. If a column"
-            " is something else, rename it in a view.",
+            " is something else, rename it in a view."
+            if profile == HIPAA
+            else "Leave out direct identifiers, and make the other columns quasi-identifiers. If a"
+            " column is something else, rename it in a view.",
         )
+
+
+def _find_hipaa_problem(
+    job: Job, attribute: Attribute, kind: IdentifierKind | None, year: int
+) -> str | None:
+    """Return why a column breaks a rule of HIPAA Safe Harbor; None if it seems to break none.
+
+    Parameters
+    ----------
+    kind : the kind of identifiers that the column seems to hold; None for none.
+    year : the year of the release.
+    """
+    if attribute.name in job.pseudonyms:
+        return "pseudonyms are derived from values, which (c) of the rule does not allow"
+    if kind is not None:
+        if _is_coded(job, kind, attribute, year):
+            return None
+        if holds_zip_codes(attribute):
+            return (
+                f"{_label(kind)}: ZIP codes are released as quasi-identifiers with zip_population"
+            )
+        return _describe_problem(kind, year)
+    if attribute.kind is Kind.OTHER:
+        return "its type is one whose values are not examined"
+    return None
+
+
+def _find_ema_problem(job: Job, attribute: Attribute, kind: IdentifierKind | None) -> str | None:
+    """Return why a column breaks a rule of the profile ``ema``; None if it seems to break none.
+
+    Ages, dates and places are quasi-identifiers: k bounds the risk only if they are named as such.
+
+    Parameters
+    ----------
+    kind : as in ``_find_hipaa_problem``.
+    """
+    name = attribute.name
+    if name in job.pseudonyms:
+        return None
+    if kind in (AGES, BIRTH_YEARS, DATES, PLACES):
+        if name in (*job.quasi_identifiers, *job.by):
+            return None
+        return "others may know ages, dates and places, so it must be a quasi-identifier"
+    if kind is not None:
+        return f"a direct identifier ({kind.title})"
+    if attribute.kind is Kind.OTHER:
+        return "its type is one whose values are not examined"
+    return None
 
 
 def keep_profile(roles: Mapping[str, RoleProposal], profile: Profile) -> dict[str, RoleProposal]:
@@ -145,9 +201,38 @@ def _describe(name: str, relation: Relation, source: Source) -> Attribute:
         return attribute
 
 
-def _is_coded(job: Job, kind: IdentifierKind, name: str, year: int) -> bool:
+def find_zip_areas(job: Job, quasi_identifiers: Sequence[Attribute], source: Source) -> ZipAreas:
+    """Return the quasi-identifiers that become ZIP codes of three digits, and which digits remain.
+
+    Raises
+    ------
+    InvalidParameter : no quasi-identifier holds ZIP codes, or one has a hierarchy.
+    DbanonError : the table of populations cannot be read, or is of another form.
+    """
+    if job.policy.zip_population is None:
+        return NO_ZIP_AREAS
+    names = tuple(a.name for a in quasi_identifiers if holds_zip_codes(a))
+    if not names:
+        raise InvalidParameter(
+            "No quasi-identifier holds ZIP codes as text, by its name.",
+            hint="Leave out `zip_population`, or name a column of texts such as zip.",
+        )
+    for name in names:
+        if name in job.hierarchies or name in job.policy.hierarchies:
+            raise InvalidParameter(
+                f'Column "{name}" becomes three digits of a ZIP code, and also has a hierarchy.',
+                hint="Leave out the hierarchy (`hierarchies`), or `zip_population`.",
+            )
+    return ZipAreas(
+        names, find_large_areas(source.count_zip_populations(job.policy.zip_population))
+    )
+
+
+def _is_coded(job: Job, kind: IdentifierKind, attribute: Attribute, year: int) -> bool:
     """True if the column may be released for the way in which it is coded."""
-    policy = job.policy
+    policy, name = job.policy, attribute.name
+    if policy.zip_population is not None and holds_zip_codes(attribute):
+        return name in job.quasi_identifiers
     return name in job.quasi_identifiers and is_coded_as_required(
         kind, name, top=policy.top, bottom=policy.bottom, recode=policy.recode, year=year
     )

@@ -15,6 +15,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import ClusteringResult
 from dbanon.data.types import JsonObject
+from dbanon.data.weights import require_finite_sum
 from dbanon.data.words import also_under_former_key
 from dbanon.errors import CodesAveraged, warn_caller
 from dbanon.job.guarantee import SPLIT_PERSONS
@@ -23,6 +24,7 @@ from dbanon.job.policy import Policy
 from dbanon.job.requirements import CLIENT
 from dbanon.job.verdict import Caution, ExpectedRelease
 from dbanon.methods import find_method
+from dbanon.methods.local_suppression import MISSING_OPTION
 from dbanon.partitioning.coding import code_columns
 from dbanon.partitioning.nulls import merge_nulls
 from dbanon.partitioning.partition_for import join_equal_classes, partition_for
@@ -31,12 +33,13 @@ from dbanon.partitioning.sets import coarsen_for_column_sets
 from dbanon.release.attribute_disclosure import FewPersons, RetainedIdentifier
 from dbanon.release.cells import suppress_differing_cells
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
-from dbanon.release.outcome import OperatorFigures, build_losses
+from dbanon.release.outcome import OperatorFigures, RiskFigures, build_losses
 from dbanon.release.recode import Release, find_lost_columns, number_combinations, recode
 from dbanon.release.report import EvaluationOutcome, Provenance, RecountResult, Report
+from dbanon.release.weights import average_weights, describe_weighting
 from dbanon.release.words import now
 from dbanon.run.codes import count_averaged_codes
-from dbanon.run.coding import require_band_labels
+from dbanon.run.coding import require_band_labels, require_zip_labels
 from dbanon.run.disclosure import (
     collect_findings,
     describe_joint_rows,
@@ -57,6 +60,7 @@ from dbanon.run.history import caution_about_history, measure_joint_histories, w
 from dbanon.run.linkage import RetainedColumns, WrittenReleaseCounts, find_linking_columns
 from dbanon.run.plan import Plan, plan
 from dbanon.run.suppression_counts import count_for_owner
+from dbanon.run.weights import build_weight_record, require_class_weights
 from dbanon.stores.ports import PreparedRelease, Source, Target, W
 from dbanon.version import version
 
@@ -69,6 +73,9 @@ PhaseProgress = Callable[[str, float], None]
 # Writes files of a release. Called with the target, staged release, count requests, counts,
 # guarantee and report. Returns the ledger's entries for the files.
 ExportFiles = Callable[..., "list[JsonObject]"]
+# Measures the disclosure risk before and after. Called with the prepared release, the staged
+# release, and a function that takes the share of the work that is done.
+MeasureRisk = Callable[..., RiskFigures]
 
 
 def run(
@@ -77,6 +84,7 @@ def run(
     target: Target[W],
     progress: PhaseProgress | None = None,
     export: ExportFiles | None = None,
+    measure_risk: MeasureRisk | None = None,
 ) -> Report:
     """Run a job: plan, read, cluster, recode; then stage, recount and publish (``ReleaseRun``).
 
@@ -88,6 +96,8 @@ def run(
         visible yet.
     export : writes files of the verified release before it becomes visible. The report and the
         ledger store the entries that it returns.
+    measure_risk : measures the disclosure risk before the release becomes visible, for the operator
+        only; raises RiskTooHigh if a limit of the job is exceeded.
 
     Raises
     ------
@@ -123,6 +133,7 @@ def run(
         identifiers=identifiers,
         spellings=spellings,
         caution=caution,
+        measure_risk=measure_risk,
     )
     return release_run.publish()
 
@@ -189,7 +200,7 @@ class ReleaseRun(ABC, Generic[W]):
             requests = self.planned.count_requests(self.draft.release.names)
             counts = target.count(staged_release, requests)
             recount_result = self.check(staged_release, counts)
-        outcome, exact_figures, public_figures = self.evaluate()
+        outcome, exact_figures, public_figures = self.evaluate(staged_release)
         # This phase builds the report, which contains the digest of the written rows.
         with clock.phase("digest"):
             report = build_report(self.planned, self.draft, self.clustering, recount_result)
@@ -201,7 +212,12 @@ class ReleaseRun(ABC, Generic[W]):
             # ``internal`` has what only the operator may see: the exact losses, and these figures.
             if report.internal is not None:
                 report = replace(
-                    report, internal=OperatorFigures(report.internal.loss, **exact_figures)
+                    report,
+                    internal=OperatorFigures(
+                        report.internal.loss,
+                        weighting=report.internal.weighting,
+                        **exact_figures,
+                    ),
                 )
             report = report.with_provenance(
                 digest=target.digest(staged_release), seconds=dict(clock.seconds)
@@ -221,7 +237,7 @@ class ReleaseRun(ABC, Generic[W]):
             created_at=recorded_at, seconds=clock.seconds | {"total": clock.elapsed}
         )
 
-    def evaluate(self) -> tuple[EvaluationOutcome, JsonObject, JsonObject]:
+    def evaluate(self, staged_release: W) -> tuple[EvaluationOutcome, JsonObject, JsonObject]:
         """Evaluate the release, attack it and certify it, as far as the policy requests that.
 
         Returns the evaluation, figures for the operator only, because they would reveal too much
@@ -256,11 +272,13 @@ class IndependentRun(ReleaseRun[W]):
     ----------
     identifiers, spellings : findings on columns of the source, for the report.
     caution : the caution about earlier releases of the source; None if there is none.
+    measure_risk : as for ``run``.
     """
 
     identifiers: tuple[RetainedIdentifier, ...]
     spellings: tuple[FewPersons, ...]
     caution: Caution | None
+    measure_risk: MeasureRisk | None = None
 
     def check(self, staged_release: W, counts: Counts) -> RecountResult:
         """Check the guarantee, then look for disclosure that it does not rule out."""
@@ -271,6 +289,8 @@ class IndependentRun(ReleaseRun[W]):
             require_pseudonyms(draft, self.source, self.target, staged_release)
         verdict = planned.guarantee.check(counts, expected)
         require_band_labels(draft, self.target, staged_release)
+        require_zip_labels(planned.zip_areas, draft, self.target, staged_release)
+        require_class_weights(draft, self.target, staged_release)
         originals, names = draft.originals, draft.release.names
         written_counts = WrittenReleaseCounts(draft, self.source, self.target, staged_release)
         # A sample of the written rows can prove a column nearly unique. Such columns need no
@@ -307,6 +327,14 @@ class IndependentRun(ReleaseRun[W]):
             homogeneity=measure_homogeneity(planned, names, count_homogeneous),
             joint_counts=joint_counts,
         )
+
+    def evaluate(self, staged_release: W) -> tuple[EvaluationOutcome, JsonObject, JsonObject]:
+        """Also measure the disclosure risk, if the job requests that."""
+        outcome, exact_figures, public_figures = super().evaluate(staged_release)
+        if self.measure_risk is not None:
+            with self.clock.phase("risk") as tick:
+                exact_figures["risk"] = self.measure_risk(self.draft, staged_release, tick)
+        return outcome, exact_figures, public_figures
 
     def complete(self, report: Report) -> Report:
         """Add what the report says about earlier releases and copied rows, and warn."""
@@ -358,7 +386,9 @@ def read_and_cluster(
     with clock.phase("read") as tick:
         tick(0.0)
         microdata = source.read(planned.relation, planned.roles, planned.job, tick)
-        microdata = code_columns(microdata, planned.policy)
+        if microdata.weights is not None:
+            require_finite_sum(microdata.weights, str(planned.job.design_weight))
+        microdata = code_columns(microdata, planned.policy, planned.zip_areas)
         microdata = merge_nulls(microdata, planned.policy)
         if planned.job.persons == SPLIT_PERSONS:
             # Spread the rows of each person over layers. Each layer has its own classes, and a
@@ -382,10 +412,11 @@ def read_and_cluster(
         if find_method(policy.method).suppresses_cells:
             # The recount, the evaluation and the report need to know which cells are NULL now.
             suppressed = suppress_differing_cells(
-                microdata, clustering.classes, keep_originals=policy.evaluate
+                microdata, clustering, policy.hierarchies, keep_originals=policy.evaluate
             )
-            owner_counts = count_for_owner(microdata, suppressed, clustering.classes, policy)
-            clustering = replace(clustering, owner_counts=owner_counts)
+            if MISSING_OPTION in policy.options:
+                owner_counts = count_for_owner(microdata, suppressed, clustering.classes, policy)
+                clustering = replace(clustering, owner_counts=owner_counts)
             microdata = suppressed
     return microdata, policy, clustering
 
@@ -432,7 +463,7 @@ def recode_release(
 ) -> Release:
     """Compute the released values of the classes."""
     relation = planned.relation
-    return recode(
+    release = recode(
         microdata,
         clustering,
         policy,
@@ -441,6 +472,9 @@ def recode_release(
         ),
         build_trees=planned.build_trees,
     )
+    for name in planned.job.averaged_weights:
+        release = replace(release, weight=average_weights(microdata, release, name))
+    return release
 
 
 def build_report(
@@ -477,6 +511,7 @@ def build_report(
     levels = None if clustering.levels is None else dict(clustering.levels.levels)
     if levels is not None:
         further_arguments["levels"] = levels
+    further_arguments |= build_weight_record(draft)
     if draft.release.suppressed_cells:
         further_arguments["suppressed_cells"] = dict(draft.release.suppressed_cells)
     # Rows with a released number that is no code of their column, such as a mean of postcodes.
@@ -488,6 +523,9 @@ def build_report(
     release, policy = draft.release, planned.policy
     lost_columns = find_lost_columns(release.columns, policy.hierarchies)
     public_losses, exact_losses = build_losses(release, levels, lost_columns)
+    weighting = None
+    if draft.microdata.weights is not None:
+        weighting = describe_weighting(draft.microdata, release)
     return Report(
         planned.build_request(
             policy,
@@ -506,5 +544,5 @@ def build_report(
             dbanon_version=version(),
             relation=str(output.relation),
         ),
-        internal=OperatorFigures(exact_losses),
+        internal=OperatorFigures(exact_losses, weighting=weighting),
     )

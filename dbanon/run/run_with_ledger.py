@@ -22,6 +22,7 @@ from dbanon.job.private import PrivateJob
 from dbanon.ledger import entries
 from dbanon.release.report import Report
 from dbanon.run.files import open_exporter, require_destination
+from dbanon.run.risk import find_risk_measure
 from dbanon.run.run import PhaseProgress, run
 from dbanon.run.time_limit import limit_time
 from dbanon.sessions.names import parse_relation
@@ -149,16 +150,14 @@ def run_in_transactions(
             read_session = stack.enter_context(source.session(write=False))
         started = time.perf_counter()
         if exporter is not None:
+            exporter.label_codes = read_session.label_codes
             exporter.require_destinations(write_session)
-        report = run(
-            job,
-            SqlSource(read_session, disk),
-            # A release by a SQL function has a summary, a table of aggregates for its readers. If
-            # this run replaces such a release, it renews the summary.
-            target_with_summary(write_session, job),
-            progress,
-            exporter,
-        )
+        sql_source = SqlSource(read_session, disk)
+        # A release by a SQL function has a summary, a table of aggregates for its readers. If this
+        # run replaces such a release, it renews the summary.
+        sql_target = target_with_summary(write_session, job)
+        measure_risk = find_risk_measure(job, sql_source, sql_target)
+        report = run(job, sql_source, sql_target, progress, exporter, measure_risk)
         before_commit = time.perf_counter()
         if exporter is not None:
             exporter.is_committing = True

@@ -18,13 +18,13 @@ from dbanon.spaces.cells import MISSING, codes_of_cells
 def count_for_owner(
     originals: Microdata, suppressed: Microdata, classes: MethodResult, policy: Policy
 ) -> dict[str, int]:
-    """Count the suppressed cells, a lower bound, and the persons whom few rows agree with.
+    """Count for local suppression: suppressed cells, a bound, and persons whom few rows agree with.
 
     Parameters
     ----------
     originals : the records with the values of the source.
     suppressed : the records without the suppressed cells.
-    classes : the classes of a method that suppresses cells.
+    classes : the classes of ``local_suppression``.
 
     Returns
     -------

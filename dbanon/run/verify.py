@@ -23,6 +23,7 @@ from dbanon.ledger import entries
 from dbanon.ledger.recorded_report import require_classes
 from dbanon.ledger.release_tables import RELEASE_ID_PATTERN, ReleaseRelation, find_release_relation
 from dbanon.run.comparison import RELEASE_AGAIN_HINT, Comparison, ModelCount, recount_models
+from dbanon.run.weights import verify_class_weights
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.recount_statements import reader_agreement_query
 from dbanon.sessions.session import Session
@@ -332,6 +333,7 @@ def _verify_classes(
                 session, relation, names, entry.models, entry.hierarchies, recount
             )
             comparison.compare_models(models)
+            verify_class_weights(session, relation, names, entry.design_weight, k)
     comparison.compare_rows()
     return Verification.from_recount(
         str(relation),

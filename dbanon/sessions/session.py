@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -72,6 +73,8 @@ class Session(ABC):
     is_persistent: ClassVar[bool] = True
     # URL of the files whose rows were loaded into this database; None if there are no such files.
     file_url: str | None = None
+    # The numbers of labels in the files of SPSS and Stata that were loaded, by column and label.
+    label_codes: Mapping[str, Mapping[str, int]] = MappingProxyType({})
     # The rows of files that this transaction has staged for a chain; None if there are none.
     staged_rows: StagedRows | None = None
     # The capabilities that this database lacks (see ``require_capability``), with their errors.

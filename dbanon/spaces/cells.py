@@ -70,6 +70,28 @@ def codes_of_cells(coded: Microdata) -> NDArray[np.int32]:
     return codes
 
 
+def space_of_codes(
+    codes: NDArray[np.int32], root_costs: NDArray[np.int64], names: tuple[str, ...]
+) -> CellSpace:
+    """Build the space of records whose cells are codes, with ``MISSING`` for those without a value.
+
+    Parameters
+    ----------
+    codes : int32 (n, d), codes from 0.
+    root_costs : int64 (d,), the price of a cell of each attribute.
+    """
+    positions, trees = np.empty_like(codes), []
+    for column, values in enumerate(codes.T):
+        distinct, positions[:, column] = np.unique(values, return_inverse=True)
+        trees.append(flat_hierarchy([_category(code) for code in distinct.tolist()]))
+    return CellSpace(positions, root_costs, tuple(trees), names)
+
+
+def _category(code: int) -> str:
+    """Return the category of a code; categories sort as their codes."""
+    return _MISSING_CATEGORY if code == MISSING else f"{code:010}"
+
+
 def code_cells(microdata: Microdata) -> Microdata:
     """Replace the values of all attributes by categories that are equal where the values are.
 
@@ -115,8 +137,7 @@ def code_cells(microdata: Microdata) -> Microdata:
         codes = np.where(_varies_in_unit(codes, units), np.int32(MISSING), codes)
     # With +1, cells without a value have the category 0, which sorts first.
     categories = tuple(
-        (_MISSING_CATEGORY, *(f"{code:010}" for code in range(int(column.max(initial=-1)) + 1)))
-        for column in codes.T
+        tuple(map(_category, range(MISSING, int(column.max(initial=-1)) + 1))) for column in codes.T
     )
     coded = replace(coded, codes=codes + np.int32(1), categories=categories)
     # Leave out the categories that do not occur.

@@ -27,11 +27,13 @@ class LevelSpace:
     mixed : the n records with d attributes.
     number_levels : the levels of each attribute; None for an attribute with a hierarchy.
     values : float64 (n, d), the numbers; NaN for NULL and in attributes with a hierarchy.
+    valid : bool (n, d), False for NULL; None if no value is NULL.
     """
 
     mixed: MixedSpace
     number_levels: tuple[NumberLevels | None, ...]
     values: NDArray[np.float64]
+    valid: NDArray[np.bool_] | None = None
 
     def heights(self) -> tuple[int, ...]:
         """Return the number of the highest level of each attribute."""
@@ -58,8 +60,11 @@ class LevelSpace:
         if tree is not None:
             codes = self.mixed.codes[:, attribute].astype(np.int64)
             nodes_by_level = [tree.nodes_at_level(level)[codes] for level in range(tree.height + 1)]
+            # NULL is released as NULL, and loses nothing.
+            has_value = slice(None) if self.valid is None else self.valid[:, attribute]
             losses = [
-                np.rint(root_cost * tree.loss(codes, nodes)).sum() for nodes in nodes_by_level
+                np.rint(root_cost * tree.loss(codes[has_value], nodes[has_value])).sum()
+                for nodes in nodes_by_level
             ]
             return [nodes.astype(np.int64) for nodes in nodes_by_level], np.array(losses, np.int64)
         assert levels is not None
@@ -78,7 +83,7 @@ class LevelSpace:
         for level in range(levels.top_level + 1):
             _, cell_group = np.unique(levels.cells_of(representatives, level), return_inverse=True)
             group = np.zeros(len(values), np.int64)
-            # NULLs are in separate strata and lose nothing.
+            # NULLs lose nothing. If they may share classes with values, ``valid`` tells them apart.
             group[valid] = cell_group.reshape(-1)[cell_of_value.reshape(-1)]
             groups.append(group)
             cell_losses = np.rint(root_cost * levels.loss(representatives, level)).astype(np.int64)
@@ -139,4 +144,9 @@ def level_space(
         column = microdata.numbers[:, microdata.numeric.index(attribute)]
         valid = microdata.valid_column(attribute.name)
         values[:, position] = column if valid is None else np.where(valid, column, np.nan)
-    return lambda records: LevelSpace(build_space(records), tuple(number_levels), values[records])
+
+    def build(records: NDArray[np.int64]) -> LevelSpace:
+        valid = None if microdata.valid is None else microdata.valid[records]
+        return LevelSpace(build_space(records), tuple(number_levels), values[records], valid)
+
+    return build

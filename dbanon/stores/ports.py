@@ -176,6 +176,18 @@ class Source(Protocol):
         DbanonError : it cannot be read; each cause has a subclass.
         """
 
+    def count_zip_populations(self, table: str) -> Mapping[str, float]:
+        """Sum the people of all ZIP codes with the same first three digits, by these digits.
+
+        Parameters
+        ----------
+        table : a table with the columns ``zip`` (or ``zip3``) and ``population``.
+
+        Raises
+        ------
+        DbanonError : it cannot be read, or is not of this form.
+        """
+
     def require_leaves(self, attribute: Attribute) -> None:
         """Check that a sensitive column's values can be leaves of a hierarchy.
 

@@ -15,6 +15,7 @@ from dbanon.data.types import SqlRow
 from dbanon.errors import RecountFailed
 from dbanon.job.guarantee import REPORT_IT
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
+from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.sessions import recount_statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote
@@ -279,3 +280,30 @@ def to_class_value_counts(
     )
     # SQL numbers classes from 1.
     return ClassValueCounts(classes - 1, column, sizes, persons[0] if persons else None)
+
+
+def count_values(session: Session, relation: RelationName, name: str) -> dict[str | None, int]:
+    """Count the rows of a relation by their value in a column of labels or numbers."""
+    column = quote(name)
+    counts = session.rows(f"SELECT {column}, count(*) FROM {relation.quoted} GROUP BY {column}")
+    return {value: int(count) for value, count in counts}
+
+
+def count_homogeneous_classes(
+    session: Session, relation: RelationName, columns: Sequence[str], name: str
+) -> ClassHomogeneity:
+    """Count the classes of a relation in which all rows share one value of a column.
+
+    Parameters
+    ----------
+    columns : the columns whose combinations of values are classes.
+    """
+    class_expressions = session.catalog.columns_as_displayed(relation, columns)
+    [value_expressions] = session.catalog.columns_as_displayed(relation, [name])
+    query = recount_statements.count_homogeneous_classes(
+        relation, class_expressions, value_expressions
+    )
+    [(n_classes, n_rows, n_single_valued, n_rows_in_single_valued)] = session.rows(query)
+    return ClassHomogeneity(
+        name, int(n_single_valued), int(n_rows_in_single_valued), int(n_classes), int(n_rows)
+    )

@@ -45,7 +45,7 @@ class StagedSqlRelease(StagedRelease):
     @property
     def retained_columns(self) -> list[str]:
         """The columns whose values differ within a class: released unchanged, or as pseudonyms."""
-        recoded_names = {column.attribute.name for column in self.draft.release.columns}
+        recoded_names = {column.attribute.name for column in self.draft.release.class_values}
         return [name for name, _, _ in self.columns if name not in recoded_names]
 
 

@@ -49,6 +49,7 @@ from dbanon.stores.source_counts import (
     profile_columns,
 )
 from dbanon.stores.sql_forms import detect_forms
+from dbanon.stores.zip_populations import count_zip_populations
 
 
 @dataclass(frozen=True)
@@ -209,6 +210,10 @@ class SqlSource:
     def load_hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
         """Load a hierarchy from this database, with the caller's rights."""
         return hierarchies.resolve(self.session, spec, pulse)
+
+    def count_zip_populations(self, table: str) -> dict[str, float]:
+        """Sum the people by the first three digits of their ZIP codes, in SQL."""
+        return count_zip_populations(self.session, table)
 
     def require_leaves(self, attribute: Attribute) -> None:
         """Refuse timestamps as leaves of a hierarchy: their text differs between databases."""

@@ -46,7 +46,13 @@ from dbanon.stores.ports import (
     SourceCounts,
     build_request,
 )
-from dbanon.stores.sql_counts import count_class_values, count_classes, count_sets
+from dbanon.stores.sql_counts import (
+    count_class_values,
+    count_classes,
+    count_homogeneous_classes,
+    count_sets,
+    count_values,
+)
 from dbanon.stores.sql_persons import StagedSqlRelease, count_persons, stage_release_persons
 from dbanon.stores.sql_source import SqlSource
 
@@ -152,7 +158,7 @@ class SqlTarget:
         session, is_copied = self.session, self.copies_from(source)
         session.publication.ensure_schema(draft.output.name)
         partition = draft.release.partition
-        columns = [self.with_sql_type(column, is_copied) for column in draft.release.columns]
+        columns = [self.with_sql_type(column, is_copied) for column in draft.release.class_values]
         if is_copied:
             attributes = find_copied_columns(draft)
             rows = read_copied_rows(
@@ -354,11 +360,7 @@ class SqlTarget:
 
     def count_values(self, staged_release: StagedSqlRelease, name: str) -> dict[str | None, int]:
         """Count the written rows by their label in a column, with GROUP BY."""
-        column = quote(name)
-        counts = self.session.rows(
-            f"SELECT {column}, count(*) FROM {staged_release.relation.quoted} GROUP BY {column}"
-        )
-        return {value: int(count) for value, count in counts}
+        return count_values(self.session, staged_release.relation, name)
 
     def find_unique_columns_in_sample(
         self, staged_release: StagedSqlRelease, names: Sequence[str]
@@ -399,16 +401,7 @@ class SqlTarget:
         self, staged_release: StagedSqlRelease, columns: Sequence[str], name: str
     ) -> ClassHomogeneity:
         """Count the classes in which all rows share one value of a column."""
-        relation = staged_release.relation
-        class_expressions = self.session.catalog.columns_as_displayed(relation, columns)
-        [value_expressions] = self.session.catalog.columns_as_displayed(relation, [name])
-        query = recount_statements.count_homogeneous_classes(
-            relation, class_expressions, value_expressions
-        )
-        [(n_classes, n_rows, n_single_valued, n_rows_in_single_valued)] = self.session.rows(query)
-        return ClassHomogeneity(
-            name, int(n_single_valued), int(n_rows_in_single_valued), int(n_classes), int(n_rows)
-        )
+        return count_homogeneous_classes(self.session, staged_release.relation, columns, name)
 
     def joint_histories(
         self, staged_release: StagedSqlRelease, earlier: Sequence[EarlierRelease], k: int

@@ -259,6 +259,7 @@ def test_fields_without_a_description_are_no_options() -> None:
         "expect",
         "fingerprint_key",
         "declared",
+        "risk",
     }
     assert "hierarchies" not in {parameter.name for parameter in parameters(Policy)}
 

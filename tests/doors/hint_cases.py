@@ -303,6 +303,33 @@ OF_TABLES = (
         leave_out=["spill"],
         does=[{"evaluate": None}],
     ),
+    # Design weights.
+    Case(
+        "Name the column: `design_weight`.",
+        {"weight_as": "mean", "quasi_identifiers": ["age"]},
+        values={"design_weight": "size"},
+        doors=_LINE,
+    ),
+    Case(
+        "Leave out `spill`, or `design_weight`.",
+        {
+            "spill": "spill",
+            "block_size": 50,
+            "quasi_identifiers": ["age"],
+            "design_weight": "size",
+        },
+        leave_out=["spill", "design_weight"],
+    ),
+    Case(
+        "Leave out `design_weight`.",
+        {
+            "method": "individual_ranking",
+            "guarantee": "per_attribute",
+            "quasi_identifiers": ["age"],
+            "design_weight": "size",
+        },
+        leave_out=["design_weight"],
+    ),
     # Local suppression.
     Case(
         "Leave out `recoding`.",
@@ -357,9 +384,34 @@ OF_TABLES = (
         does=[{"options": {}}],
     ),
     Case(
+        "Leave out `design_weight`, or leave out `missing`",
+        {**_WILDCARD, "design_weight": "size"},
+        leave_out=["design_weight"],
+        does=[{"options": {}}],
+    ),
+    Case(
         "Name quasi-identifiers only in `also_k`",
         {**_WILDCARD, "keep": ["town"], "also_k": [{"columns": ["age", "town"], "k": 5}]},
         does=[{"also_k": [{"columns": ["age"], "k": 5}]}, {"options": {}}],
+    ),
+    Case(
+        "Leave out `{}`, or choose",
+        {"method": "global_recoding", "also_k": [["age"]]},
+        leave_out=["also_k"],
+    ),
+    Case(
+        "Leave out `entity`, or choose",
+        {"method": "global_recoding", "entity": "pid"},
+        leave_out=["entity"],
+    ),
+    Case(
+        "Allow this share of cells",
+        {
+            "method": "global_recoding",
+            "options": {"cells": 0.0},
+            "quasi_identifiers": ["seldom"],
+            "nulls": "category",
+        },
     ),
     Case(
         "Take them as categories",
@@ -473,6 +525,24 @@ OF_TABLES = (
         "Leave these columns out, or code those",
         {"profile": "hipaa"},
         does=[{"quasi_identifiers": ["size"]}, {"top": {"age": 50}, "quasi_identifiers": ["age"]}],
+    ),
+    Case("Use `k={}` or more.", {"profile": "ema", "quasi_identifiers": ["size"]}),
+    Case(
+        "Leave out `profile`, or choose a method that groups rows.",
+        {
+            "profile": "ema",
+            "k": 11,
+            "quasi_identifiers": ["size"],
+            "method": "individual_ranking",
+            "guarantee": "per_attribute",
+        },
+        leave_out=["profile"],
+        does=[{"method": "mdav", "guarantee": None}],
+    ),
+    Case(
+        "Leave out direct identifiers, and make the other",
+        {"profile": "ema", "k": 11, "quasi_identifiers": ["size"], "keep": ["age"]},
+        does=[{"keep": None}, {"keep": None, "quasi_identifiers": ["size", "age"]}],
     ),
     # What strict refuses.
     Case(

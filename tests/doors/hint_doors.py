@@ -188,7 +188,8 @@ def job_file(call: Call) -> dict[str, Any]:
             for column, part in value.items():
                 columns.setdefault(column, {})[COLUMN_KEYS[name]] = part
         elif name in COLUMN_KEYS:
-            for column in value:
+            # The design weight is a single column.
+            for column in [value] if isinstance(value, str) else value:
                 columns.setdefault(column, {})["role"] = COLUMN_KEYS[name]
                 if name == "keep":
                     columns[column]["reason"] = "it is a test"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 
 import dbanon
 from tests.doors.hint_steps import (
@@ -44,6 +45,23 @@ def count_export(options: str) -> Act:
         if not path.exists():
             world.table(exports=[{"path": str(path)}])
         return world.cli(f"verify {path} {options}")
+
+    return act
+
+
+def risk_page(
+    words: str = "", *, figures: str = "", page: str = "", released: str = "taken"
+) -> Act:
+    """A page of a release with the disclosure risk, of figures that are measured first."""
+
+    def act(world: World) -> object:
+        file = world.path / world.new(".json")
+        result = dbanon.disclosure_risk(
+            world.url, "people", quasi_identifiers=["age"], released=released
+        )
+        file.write_text(figures or json.dumps(result.to_dict()))
+        name = page or world.new()
+        return world.cli(f"report {{url}} taken -o {{path}}/{name}.html --risk {file} {words}")
 
     return act
 
@@ -162,6 +180,27 @@ COMMANDS = (
         "To compare it all the same: `changed_source`.",
         cli("evaluate {url} taken --original fewer"),
         [cli("evaluate {url} taken --original fewer --changed-source")],
+    ),
+    Steps(
+        "Name a .html file.",
+        cli("report {url} taken -o {path}/r.json --risk {path}/none.json"),
+        [cli("report {url} taken -o {path}/r4.html")],
+    ),
+    Steps(
+        "Name the .json file that a job wrote for its key risk, or",
+        risk_page(figures="{}"),
+        [risk_page()],
+    ),
+    Steps("Name a new file: --output FILE.html", risk_page(page="r4"), [risk_page()]),
+    Steps(
+        "Write two pages: leave out --risk for the recipient's.",
+        risk_page("--for Ann"),
+        [risk_page(), cli("report {url} taken -o {path}/r5.html --for Ann")],
+    ),
+    Steps(
+        "Measure this one: dbanon risk URL --table TABLE --released RELEASE --format json",
+        risk_page(released="fewer"),
+        [risk_page()],
     ),
     Steps(
         "Name a .html file.",
@@ -563,6 +602,11 @@ FILES = (
                 exports=[{"path": str(w.path / w.new(".parquet"))}],
             ),
         ],
+    ),
+    Steps(
+        "Leave out codes of the export.",
+        lambda w: w.table(exports=[{"path": str(w.path / w.new(".csv")), "codes": "source"}]),
+        [lambda w: w.table(exports=[{"path": str(w.path / w.new(".csv"))}])],
     ),
     Steps(
         'With decimal "," set separator to ";" or tab.',

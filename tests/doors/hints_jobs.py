@@ -88,6 +88,11 @@ COMMANDS = (
         alone="--top age=50",
     ),
     of_chain(
+        "Leave out `design_weight`, or release without a chain.",
+        "--design-weight size",
+        alone="--design-weight size",
+    ),
+    of_chain(
         "Leave out `profile`, or release without a chain.",
         "--profile hipaa",
         alone="--profile hipaa --top age=50",
@@ -372,6 +377,19 @@ FRAMES = (
         "Give the column as a smaller type in a view.",
         frame(LARGE, recoding="median", recode={"age": [30]}),
         [frame(LARGE.assign(age=LARGE.age.astype(float)), recoding="median", recode={"age": [30]})],
+    ),
+    Steps(
+        "Leave out `design_weight`, or give the column as a smaller type.",
+        frame(LARGE.assign(w=1.0), design_weight="w"),
+        [
+            frame(LARGE),
+            frame(LARGE.assign(age=LARGE.age.astype(float), w=1.0), design_weight="w"),
+        ],
+    ),
+    Steps(
+        "Name a column with the numbers of persons that rows stand for: `design_weight`.",
+        frame(FRAME.assign(w=1e308), design_weight="w"),
+        [frame(FRAME.assign(w=2.5), design_weight="w")],
     ),
     Steps(
         'Use `recoding="mean"`, or give the column as a smaller type.',

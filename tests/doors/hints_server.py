@@ -315,6 +315,11 @@ RULES = (
         [declare('{"id": "entity", "name": "identifier"}')],
     ),
     Trial(
+        "Give the role weight to one column",
+        declare('{"id": "weight", "age": "weight"}'),
+        [declare('{"id": "drop", "age": "weight"}')],
+    ),
+    Trial(
         "Leave out `{}`, or name `quasi_identifiers`",
         "SELECT dbanon.mdav('app.$t', 'release.$t', k => 5, keep => '{name}')",
         [

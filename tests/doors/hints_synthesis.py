@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -285,3 +286,14 @@ def a_changed_synthesis(world: Runs) -> Acts:
     yield lambda: command(f"dbanon drop {magic.url} synthetic")
     yield lambda: magic.private(output="synthetic")
     yield verify
+
+
+@case("Leave out --risk.")
+def the_disclosure_risk_of_synthetic_rows(world: Runs) -> Acts:
+    magic = _magic(world)
+    magic.private(output="synthetic")
+    risk = dbanon.disclosure_risk(magic.url, "magic", quasi_identifiers=["a"], released="synthetic")
+    (magic.folder / "risk.json").write_text(json.dumps(risk.to_dict()))
+    line = f"dbanon report {magic.url} synthetic -o {magic.folder}/page.html"
+    yield lambda: command(f"{line} --risk {magic.folder}/risk.json")
+    yield lambda: command(line)

@@ -38,6 +38,8 @@ BY_NAME = {one.name: one for one in OPTIONS}
 OF_EACH_DOOR = ("problems()", "declare_again()", "source", "ledger")
 # Of one run of a job, on the command line and in Python.
 OF_RUNS = ("accept", "accept_counts", "accept_types", "skip_unchanged")
+# A key of job files alone.
+OF_JOB_FILES = ("risk",)
 # Of the chain of a job.
 OF_CHAINS = ("accept_turnover", "kept", "max_exposed", "outputs")
 OF_EVALUATIONS = {
@@ -125,7 +127,7 @@ def test_a_hint_names_options_for_all_doors(of_all_doors: list[tuple[str, str]])
 
 def _names_options_for_all_doors(place: str, text: str) -> None:
     for name, value in MARKED.findall(text):
-        if name in (*OF_RUNS, *OF_CHAINS):
+        if name in (*OF_RUNS, *OF_CHAINS, *OF_JOB_FILES):
             continue
         known = name in BY_NAME or name in OF_EACH_DOOR or (name in OF_EVALUATIONS and not value)
         assert known, (place, name)

@@ -36,8 +36,12 @@ DATABASES = (
     "postgresql",
     "postgresql",
 )
-GENERALIZING = ("gaa_cp", "kaca", "ebkc", "kmember", "mondrian", "full_domain")
+GENERALIZING = ("gaa_cp", "kaca", "ebkc", "kmember", "mondrian", "full_domain", "global_recoding")
 SUPPRESSING = ("local_suppression",)
+# Methods whose classes may hold rows that are NULL in different columns.
+CROSSING_PATTERNS = (*SUPPRESSING, "global_recoding")
+# Methods that choose levels, and have no other recoding.
+LEVELS = ("full_domain", "global_recoding")
 # Methods that take columns of any kind.
 CATEGORICAL = (*GENERALIZING, *SUPPRESSING)
 POINTS = (
@@ -73,6 +77,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], ...]] = {
     "ebkc": ({}, {"threshold": 0.2}),
     "mondrian": ({}, {"cut": "relaxed"}, {"cut": "tree"}),
     "full_domain": ({}, {"suppression": 0.1}, {"contract": True}),
+    "global_recoding": ({}, {"cells": 0.3}, {"cells": 1.0}),
     "secure_kward": ({}, {"epsilon": 0.5, "gamma0": 0.9}),
     "recursive_kward": ({}, {"parts": 3, "theta": 0.9}),
     "genetic": ({"generations": 20},),
@@ -231,7 +236,7 @@ class _Maker:
             if generalizing and method == "individual_ranking":
                 del arguments["recoding"]
                 generalizing = False
-        elif generalizing and numeric and method != "full_domain" and rng.random() < 0.15:
+        elif generalizing and numeric and method not in LEVELS and rng.random() < 0.15:
             arguments["recoding"] = "mean"
             generalizing = False
         if method == "individual_ranking":
@@ -325,7 +330,7 @@ class _Maker:
         self._column("text", "secret")
 
     def _persons(self, method: str) -> None:
-        if method == "individual_ranking" or self.rng.random() > 0.15:
+        if method in ("individual_ranking", "global_recoding") or self.rng.random() > 0.15:
             return
         column = entity_column(self.rng, self.database, self.names.take("person"), self.n)
         if self.rng.random() < 0.1:
@@ -338,6 +343,8 @@ class _Maker:
     def _models(self, method: str) -> None:
         rng = self.rng
         if not self.sensitive or method == "individual_ranking" or rng.random() > 0.35:
+            return
+        if method == "global_recoding":
             return
         column = self.sensitive[0]
         if column.extreme:
@@ -362,7 +369,7 @@ class _Maker:
                 arguments["standardize"] = "mahalanobis"
         if rng.random() < 0.15 and arguments.get("standardize") != "mahalanobis":
             arguments["weights"] = {self.chosen[0].name: rng.choice((0.5, 3.0))}
-        if method in ("individual_ranking", "full_domain"):
+        if method in ("individual_ranking", "full_domain", "global_recoding"):
             return
         if rng.random() < 0.2:
             arguments |= {"refine": rng.choice(("fast", "fast", "thorough"))}

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from tests.faults.cases import CATEGORICAL, SUPPRESSING, Case
+from tests.faults.cases import CATEGORICAL, CROSSING_PATTERNS, LEVELS, Case
 from tests.faults.levels import keeps, levels_of
 from tests.faults.tables import LIMITS, NUMBERS, SYSTEM_NAMES
 
@@ -30,7 +30,7 @@ def groups(rows: Sequence[Row], case: Case) -> list[list[Row]]:
     if arguments["nulls"] == "suppress":
         rows = [row for row in rows if None not in [row[name] for name in names]]
     by_stratum: dict[Any, list[Row]] = defaultdict(list)
-    crosses_patterns = arguments["method"] in SUPPRESSING
+    crosses_patterns = arguments["method"] in CROSSING_PATTERNS
     for row in rows:
         pattern = () if crosses_patterns else tuple(row[name] is None for name in names)
         by_stratum[(tuple(row[name] for name in arguments.get("by", ())), pattern)].append(row)
@@ -75,7 +75,7 @@ def due(case: Case, rows: Sequence[Row]) -> tuple[set[str], set[str]]:
         may |= {"model_infeasible", "suppression_over_budget", *TOO_FEW}
         must -= TOO_FEW
     may |= _unfit(case, columns)
-    if case.arguments["method"] == "full_domain":
+    if case.arguments["method"] in LEVELS:
         may |= {"suppression_over_budget", *TOO_FEW}
     if any(column.extreme for column in case.table.columns):
         may |= {"non_finite_value", "mixed_types", *UNFIT, *must}

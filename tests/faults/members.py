@@ -10,7 +10,7 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
 
-from tests.faults.cases import SUPPRESSING, Case
+from tests.faults.cases import CROSSING_PATTERNS, SUPPRESSING, Case
 from tests.faults.tables import Column
 
 Row = dict[str, str | None]
@@ -137,9 +137,12 @@ def _label_findings(case: Case, column: Column, pairs: Pairs) -> Iterator[str]:
     order = list(arguments.get("orders", {}).get(name, ())) or (
         list(column.levels) if column.family == "enum" else []
     )
+    may_be_null = arguments["method"] in CROSSING_PATTERNS
     wrong = 0
     for released, original in pairs:
         value = original[name]
+        if may_be_null and released.get(name, released.get(f"{name}_low")) is None:
+            continue
         if f"{name}_low" in released and name not in released:
             ends = released[f"{name}_low"], released[f"{name}_high"]
             if value is None:

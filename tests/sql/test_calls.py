@@ -269,7 +269,10 @@ def test_every_known_option_is_accepted(run_sql: Run) -> None:
         "bottom": {},
         "recode": {},
         "profile": None,
+        "zip_population": None,
         "persons": "whole",
+        "design_weight": None,
+        "weight_as": None,
     }
     arguments = {
         "entity",

@@ -91,3 +91,22 @@ def test_a_profile(run_sql: Run) -> None:
     assert '"age": (C) ages above 89' in str(refused.value.diag.message_detail)
     run_sql(call, ["age", "height"], json.dumps({"profile": "hipaa", "top": {"age": 90}}))
     assert run_sql("SELECT arguments ->> 'profile' FROM dbanon.release") == [("hipaa",)]
+
+
+def test_zip_codes_of_large_areas(run_sql: Run) -> None:
+    run_sql(
+        "CREATE TABLE app.patients AS SELECT g AS id, (array['10001', '10002', '03601', NULL])"
+        "[1 + g % 4] AS zip FROM generate_series(1, 32) AS g"
+    )
+    run_sql(
+        "CREATE TABLE app.census AS SELECT * FROM (VALUES ('10001', 15000), ('10002', 6000),"
+        " ('03601', 20000)) AS v(zip, population)"
+    )
+    run_sql(
+        "SELECT dbanon.gaa_cp('app.patients', 'release.sql', '{zip}', 4, nulls => 'category',"
+        " options => %s)",
+        json.dumps({"profile": "hipaa", "zip_population": "app.census"}),
+    )
+    counts = run_sql("SELECT zip, count(*) FROM release.sql GROUP BY 1 ORDER BY 1")
+    assert counts == [("000", 8), ("100", 16), (None, 8)]
+    assert run_sql("SELECT arguments ->> 'zip_population' FROM dbanon.release") == [("app.census",)]

@@ -138,6 +138,8 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
     "a bottom above the top": ("invalid_parameter", {"bottom": {"a": 5.0}, "top": {"a": 3.0}}),
     "borders that do not ascend": ("invalid_parameter", {"recode": {"a": [5.0, 3.0]}}),
     "an unknown profile (word)": ("invalid_parameter", {"profile": "gdpr"}),
+    "a profile that needs a larger k": ("profile_broken", {"profile": "ema"}),
+    "populations without a profile": ("invalid_parameter", {"zip_population": "nobody"}),
     "a set of no column": ("invalid_parameter", {"also_k": [[]]}),
     "a set of a column that is not released": ("invalid_parameter", {"also_k": [["nobody"]]}),
     "withholding without a budget": ("invalid_parameter", {**MODELS, "withhold_failing": True}),
@@ -195,6 +197,12 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
     "releases that are neither (word)": ("invalid_parameter", {"releases": "dependent"}),
     "spellings of nobody": ("invalid_parameter", {"entity_normalize": "trim"}),
     "persons in parts (word)": ("invalid_parameter", {"entity": "id", "persons": "parts"}),
+    "a form of no weight": ("invalid_parameter", {"weight_as": "mean"}),
+    "a form of weights that is none (word)": (
+        "invalid_parameter",
+        {"design_weight": "twice", "weight_as": "rounded"},
+    ),
+    "a weight that is a quasi-identifier": ("invalid_parameter", {"design_weight": "a"}),
     "rows of nobody": ("invalid_parameter", {"persons": "rows"}),
     "an option of another method": ("unknown_option", {"options": {"gamma": 1}}),
     "an option of another type": (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import dbanon
 from dbanon.advice.safe_harbor import KINDS, first_birth_year
 from dbanon.doors.cli.main import main
 from dbanon.errors import InvalidParameter, ProfileBroken, PseudonymsNotHere
+from dbanon.job.zip_codes import ZipAreas
 from tests.stores.databases import ALL_NAMES, Database
 from tests.stores.refusal import refuse
 
@@ -341,3 +343,105 @@ def test_advice_refuses_named_columns_of_the_kinds(database: Database) -> None:
         assert refused.value.detail is not None
         assert '"county": (B)' in refused.value.detail
         assert "age" not in refused.value.detail
+
+
+ZIP_CODES = ["10001", "10002-1234", "03601", "036011234", "100", "99999", "K1A 0B1", None]
+POPULATIONS = [("10001", 15_000), ("10002", 6_000), ("03601", 20_000), ("10101", None)]
+
+
+def load_zip_codes(
+    database: Database, populations: Any = POPULATIONS, zip_name: str = "zip"
+) -> Any:
+    rows = [(i, ZIP_CODES[i % 8], 150 + i % 40) for i in range(N_ROWS)]
+    types = {"id": "integer", "zip": "text", "height": "integer"}
+    database.load("people", {name: database.types[kind] for name, kind in types.items()}, rows)
+    kinds = {zip_name: database.types["text"], "population": database.types["integer"]}
+    database.load("census", kinds, populations)
+    return partial(
+        dbanon.anonymize,
+        database.url,
+        table="people",
+        quasi_identifiers=["zip"],
+        k=3,
+        output="released",
+        method="gaa_cp",
+        nulls="category",
+        profile="hipaa",
+        zip_population="census",
+    )
+
+
+def released_zip_codes(database: Database) -> dict[Any, int]:
+    rows = database.rows(f"SELECT zip, count(*) FROM {database.relation('released')} GROUP BY zip")
+    return {value: int(count) for value, count in rows}
+
+
+def test_zip_codes_become_areas_of_more_than_20000(database: Database) -> None:
+    load_zip_codes(database)()
+    each = N_ROWS // 8
+    assert released_zip_codes(database) == {"100": 3 * each, "000": 4 * each, None: each}
+
+
+def test_populations_of_areas_and_their_limit(database: Database) -> None:
+    load_zip_codes(database, [("100", 20_000), ("036", 20_001)], "zip3")()
+    each = N_ROWS // 8
+    assert released_zip_codes(database) == {"036": 2 * each, "000": 5 * each, None: each}
+
+
+@pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
+def test_copied_zip_codes_and_numbers_are_refused(database: Database) -> None:
+    release = load_zip_codes(database)
+    with pytest.raises(ProfileBroken, match="hipaa") as refused:
+        release(quasi_identifiers=["zip", "height"], zip_population=None)
+    assert "with zip_population" in str(refused.value.detail)
+    with pytest.raises(InvalidParameter, match="No quasi-identifier holds ZIP codes"):
+        release(quasi_identifiers=["height"], keep=["zip"])
+
+
+def test_people_are_counted_once(database: Database) -> None:
+    for twice in ([("10001", 15_000)] * 2, [("100", 9), ("10001", 9)], [("10x", 30_000)], []):
+        database.execute("DROP TABLE IF EXISTS people", "DROP TABLE IF EXISTS census")
+        with pytest.raises(InvalidParameter, match="one row per ZIP code"):
+            load_zip_codes(database, twice)()
+
+
+def test_labels_show_no_smaller_area() -> None:
+    areas = ZipAreas(("zip",), frozenset({"100"}))
+    for text, is_label in (
+        ("100", True),
+        ("000", True),
+        ("{000, 100}", True),
+        ("*", True),
+        ("1**", True),
+        ("101", False),
+        ("10001", False),
+        ("{100, 101}", False),
+    ):
+        assert areas.is_label(text) == is_label
+    assert [areas.code(text) for text in ("10001", " 100 ", "1000", "10101", "")] == [
+        "100",
+        "100",
+        "000",
+        "000",
+        "000",
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
+def test_ema_bounds_the_risk_and_refuses_direct_identifiers(database: Database) -> None:
+    frame = load(database)
+    ema = {"profile": "ema", "k": 11}
+    with pytest.raises(ProfileBroken, match=r"0\.09, and with k = 10"):
+        dbanon.anonymize_frame(frame, **options(profile="ema", k=10))
+    direct = [name for letter, (name, _, _) in BROKEN if letter not in "BC"]
+    quasi_identifying = [name for letter, (name, _, _) in BROKEN if letter in "BC"]
+    error = refuse(database, ProfileBroken, **options(keep=[*direct, *quasi_identifying], **ema))
+    for name in direct:
+        assert f'olumn "{name}": a direct identifier (' in str(error.detail)
+    for name in quasi_identifying:
+        assert f'olumn "{name}": others may know' in str(error.detail)
+    for name in ("height", "admission_year", "diagnosis", "example.org", "High St"):
+        assert name not in f"{error} {error.detail}"
+    named = ["height", "age", "birth_year"]
+    report = dbanon.anonymize_frame(frame, **options(quasi_identifiers=named, **ema))[1]
+    assert report.k_achieved >= 11

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.errors import InvalidParameter, MissingDependency, UnsupportedType
+from dbanon.job.export import Export
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
 from dbanon.stores.exports.statistics_files import write_statistics_file
@@ -174,3 +175,90 @@ def test_verify_says_what_the_file_lacks(tmp_path: Path) -> None:
     assert CliRunner().invoke(main, words).exit_code == 0
     words[-1] = "799"
     assert CliRunner().invoke(main, words).exit_code != 0
+
+
+# The codes of a questionnaire. No row has the code 3.
+LABELS = {"sex": {1.0: "male", 2.0: "female", 3.0: "diverse"}, "town": {10.0: "A", 20.0: "B"}}
+
+
+def coded_survey(folder: Path, ending: str) -> str:
+    """A file of persons with codes and labels; returns its URL."""
+    frame = pd.DataFrame(
+        {
+            "age": [float(20 + i % 4) for i in range(40)],
+            "sex": [float(1 + i % 2) for i in range(40)],
+            "town": [float(10 + 10 * (i // 20)) for i in range(40)],
+        }
+    )
+    path = folder / f"survey.{ending}"
+    write_labels = pyreadstat.write_sav if ending == "sav" else pyreadstat.write_dta
+    write_labels(frame, path, variable_value_labels=LABELS)
+    return f"file:{path}"
+
+
+@pytest.mark.parametrize("codes", ["source", "release"])
+@pytest.mark.parametrize("endings", [("sav", "dta"), ("dta", "sav")])
+def test_labels_keep_the_codes_of_their_file_if_asked(
+    tmp_path: Path, endings: tuple[str, str], codes: str
+) -> None:
+    url, path = coded_survey(tmp_path, endings[0]), tmp_path / f"released.{endings[1]}"
+    dbanon.anonymize(
+        url,
+        table="survey",
+        quasi_identifiers=["age", "sex"],
+        keep=["town"],
+        k=20,
+        method="gaa_cp",
+        recoding="generalization",
+        output="released",
+        exports=[{"path": str(path), "codes": codes}],
+    )
+    read = getattr(pyreadstat, READERS[endings[1]])
+    frame, metadata = read(path)
+    labels = metadata.variable_value_labels
+    keeps = codes == "source"
+    # No label that no released row has.
+    assert labels["sex"] == {(1.0 if keeps else 2.0): "male", (2.0 if keeps else 1.0): "female"}
+    assert labels["town"] == ({10.0: "A", 20.0: "B"} if keeps else {1.0: "A", 2.0: "B"})
+    assert set(frame["town"]) == set(labels["town"])
+    assert set(frame["sex"]) == {1.0, 2.0}
+
+
+def test_other_texts_have_numbers_that_no_label_of_the_file_has() -> None:
+    texts = ["male", "*", "female", None, "{female, male}"]
+    table = pa.table({"sex": texts})
+    codes = {"sex": {"male": 1, "female": 12, "diverse": 300}}
+    with tempfile.TemporaryFile() as file:
+        write_statistics_file(file, "sav", table.schema, table.to_batches(), codes)
+        frame, metadata = pyreadstat.read_sav(f"/dev/fd/{file.fileno()}")
+    labels = metadata.variable_value_labels["sex"]
+    assert labels == {1.0: "male", 12.0: "female", 100.0: "*", 101.0: "{female, male}"}
+    assert [labels.get(code) for code in frame["sex"]] == texts
+
+
+def test_files_whose_codes_differ_have_none(tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for index, labels in enumerate(({1.0: "m", 2.0: "f"}, {2.0: "m", 1.0: "f"})):
+        frame = pd.DataFrame({"sex": [1.0, 2.0] * 10, "age": [20.0 + index] * 20})
+        pyreadstat.write_sav(frame, folder / f"{index}.sav", variable_value_labels={"sex": labels})
+    path = tmp_path / "released.sav"
+    dbanon.anonymize(
+        f"file:{folder}",
+        table="parts",
+        quasi_identifiers=["sex"],
+        k=5,
+        method="gaa_cp",
+        output="released",
+        exports=[{"path": str(path), "codes": "source"}],
+    )
+    labels = pyreadstat.read_sav(path)[1].variable_value_labels
+    assert labels["sex"] == {1.0: "f", 2.0: "m"}
+
+
+def test_codes_are_those_of_statistics_programs_alone() -> None:
+    for path in ("a.csv", "a.parquet", "a.xpt"):
+        with pytest.raises(InvalidParameter, match=r"Only \.sav and \.dta"):
+            Export(path, codes="source")
+    with pytest.raises(InvalidParameter, match="codes of an export must be one of"):
+        Export("a.sav", codes="mine")

@@ -39,7 +39,8 @@ def people(n: int = 60, *, nulls: bool = False) -> list[tuple[Any, ...]]:
         # Towns that differ only in case differ in every database.
         town = "aAbBc"[min(int(rng.geometric(0.5)) - 1, 4)]
         day = f"2020-01-{1 + int(rng.integers(2)):02}"
-        rows.append((person, "fm"[int(rng.integers(2))], age, town, day, "xyz"[person % 3]))
+        weight = 100 + person % 13
+        rows.append((person, "fm"[int(rng.integers(2))], age, town, day, "xyz"[person % 3], weight))
     return rows
 
 
@@ -51,6 +52,7 @@ def load(database: Database, rows: list[tuple[Any, ...]]) -> None:
         "town": database.types["text"],
         "day": database.types["date"],
         "ill": database.types["text"],
+        "weight": "integer",
     }
     database.load("people", columns, rows)
 
@@ -181,6 +183,7 @@ def test_rows_that_fail_the_recount_are_not_published(
         {"by": ["ill"]},
         {"sensitive": ["ill"], "models": [dbanon.Model("distinct_l", "ill", 2)]},
         {"keep": ["ill"], "also_k": [["sex", "ill"]]},
+        {"design_weight": "weight"},
         {"refine": "fast"},
         {"block_size": 10},
     ],
@@ -217,7 +220,7 @@ def test_frames_give_the_same_counts(database: Database) -> None:
     source = people(nulls=True)
     load(database, source)
     report = suppress(database, nulls="category")
-    frame = pd.DataFrame(source, columns=["id", *NAMES, "ill"]).astype({"age": "Int64"})
+    frame = pd.DataFrame(source, columns=["id", *NAMES, "ill", "weight"]).astype({"age": "Int64"})
     rows, frame_report = dbanon.anonymize_frame(
         frame,
         quasi_identifiers=NAMES,

@@ -20,7 +20,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "Start with": _START_OPTIONS,
     "Columns, rows and persons": (
         "single_s", "declared", "by", "key", "where", "orders", "order_files", "kinds", "entity",
-        "entity_normalize", "persons", "pseudonyms", "pseudonym_key",
+        "entity_normalize", "persons", "pseudonyms", "pseudonym_key", "design_weight", "weight_as",
     ),
     "Reading files": (
         "dates", "decimal", "thousands", "trim", "types", "header", "skip_lines", "sheet",
@@ -31,7 +31,8 @@ _GROUPS: dict[str, tuple[str, ...]] = {
         "steps", "top", "bottom", "recode", "seed", "refine", "refine_", "block_",
     ),
     "Privacy models and limits": (
-        "models", "also_k", "max_suppression", "withhold_failing", "guarantee", "profile", "strict",
+        "models", "also_k", "max_suppression", "withhold_failing", "guarantee", "profile",
+        "zip_population", "strict",
     ),
     "Earlier releases and chains": (
         "releases", "chain", "chain_key", "chain_max_exposed", "chain_accept_turnover",

@@ -28,15 +28,17 @@ from dbanon.doors.cli.support import (
 )
 from dbanon.doors.html import needs_evaluation
 from dbanon.doors.spelling import spell_cli_option
-from dbanon.errors import DbanonError, InvalidParameter
+from dbanon.errors import DbanonError, InvalidParameter, OutputExists
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from dbanon.release.analysis_comparison import AnalysisComparison
+    from dbanon.release.outcome import RiskFigures
     from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
     from dbanon.run.inspect_release import ReleaseInspection
+    from dbanon.run.job_runner import RiskRunner
 
 
 def write_report(report: Report | PrivateReport, path: Path, database: str) -> None:
@@ -132,6 +134,16 @@ def _inspect_release(database: str, report: Report | PrivateReport) -> ReleaseIn
     metavar="TEXT",
     help="Purpose of the release. The page shows it above the signature.",
 )
+@click.option(
+    "--risk",
+    "risk_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.json",
+    help=(
+        "Also show the disclosure risk before and after: the private file of a job, or what dbanon"
+        " risk --released TABLE --format json prints. The page is then for you, not for readers."
+    ),
+)
 @with_common_options
 def report(
     url: str,
@@ -139,6 +151,7 @@ def report(
     path: Path,
     recipient: str | None,
     purpose: str | None,
+    risk_file: Path | None,
     output_format: str,
     print_sql: bool,
 ) -> None:
@@ -155,6 +168,7 @@ def report(
         from dbanon.sessions.names import parse_relation
 
         require_report_file(path)
+        risk = None if risk_file is None else _read_risk(risk_file, path)
         # The texts for the page's fields for signatures; None for a page without these fields.
         handover = None
         if recipient is not None or purpose is not None:
@@ -164,6 +178,11 @@ def report(
                     "--for and --purpose only apply to an HTML report.",
                     hint="Name a .html file.",
                 )
+            if risk is not None:
+                raise InvalidParameter(
+                    "A page that is handed over cannot show the disclosure risk.",
+                    hint="Write two pages: leave out --risk for the recipient's.",
+                )
         store, name = open_store(url, sql_printer(print_sql)), parse_relation(relation)
         # Differentially private releases have a report of another class, and no classes to inspect.
         private_report = read_private_report(store, name)
@@ -172,13 +191,67 @@ def report(
         assert release_report is not None
         current_log().release_id = release_report.release_id
         recount = verify(store, name)
-        save_report(release_report, path, inspection, recount=recount, handover=handover)
+        page_options = {} if risk is None else {"disclosure": _describe_risk(risk, release_report)}
+        save_report(
+            release_report, path, inspection, recount=recount, handover=handover, **page_options
+        )
         document = {
             "release_id": release_report.release_id,
             "report": str(path),
             "recounted": recount.recounted,
         }
         show(output_format, document, lambda: pairs_table("Report", document.items()))
+
+
+# Figures of the disclosure risk, and the id of their release; None if the file has none.
+_Risk = tuple["RiskFigures", "str | None"]
+
+
+def _read_risk(file: Path, page: Path) -> _Risk:
+    """Read the disclosure risk for a page, which must be a new file.
+
+    A page for readers could have the same name, and be replaced by one that is not for them.
+
+    Raises
+    ------
+    InvalidParameter : the file has other contents, or the page is not an HTML page.
+    OutputExists : the page exists.
+    """
+    from dbanon.data.extension import load_runner
+
+    if page.suffix != ".html":
+        raise InvalidParameter("--risk only applies to an HTML report.", hint="Name a .html file.")
+    if page.is_symlink() or page.exists():
+        raise OutputExists(
+            f"The file {page} already exists.", hint="Name a new file: --output FILE.html"
+        )
+    runner: RiskRunner = load_runner("sample_risk")
+    return runner.read(file)
+
+
+def _describe_risk(risk: _Risk, report: Report | PrivateReport) -> JsonMapping:
+    """Describe the disclosure risk of a release for its page.
+
+    Raises
+    ------
+    InvalidParameter : the figures are those of another release, or its rows are synthetic.
+    """
+    from dbanon.data.extension import load_runner
+    from dbanon.release.report import Report
+
+    figures, release_id = risk
+    if not isinstance(report, Report):
+        raise InvalidParameter(
+            "The release has synthetic rows, which are those of no person.",
+            hint="Leave out --risk.",
+        )
+    if release_id not in (None, report.release_id) or figures.records_after != report.rows_out:
+        raise InvalidParameter(
+            "The figures of the disclosure risk are those of another release.",
+            hint="Measure this one: dbanon risk URL --table TABLE --released RELEASE --format json",
+        )
+    runner: RiskRunner = load_runner("sample_risk")
+    return runner.describe_for_page(figures)
 
 
 _RELEASE_COLUMNS = [

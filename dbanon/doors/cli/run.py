@@ -35,6 +35,7 @@ from dbanon.errors import (
     JobRunning,
     OutcomeUnknown,
 )
+from dbanon.job.job import Job
 from dbanon.stores.exports.destinations import file_for, make_directories
 
 if TYPE_CHECKING:
@@ -292,6 +293,7 @@ def _run_job(file_job: FileJob, options: _RunOptions) -> tuple[Outcome, JsonObje
                 document=None,
                 build_table=lambda: report_table(report),
             )
+        _show_risk(file_job, report, options.output_format)
     result = completed_jobs[-1]
     document = {
         "job": file_job.name,
@@ -312,6 +314,34 @@ def _report_uncompared_counts(name: str, report: Report | PrivateReport) -> None
             f"Job {name}: no earlier release to compare {counts} with. Later runs will compare.",
             event="info",
         )
+
+
+def is_terminal() -> bool:
+    """Whether stdout is a terminal, and not a file or a pipe."""
+    return sys.stdout.isatty()
+
+
+def _show_risk(file_job: FileJob, report: Report | PrivateReport, output_format: str) -> None:
+    """Show the disclosure risk to whoever sits at the terminal, and say which file has it.
+
+    Files and mails of a scheduler may have other readers, so nothing else gets the figures.
+    """
+    from dbanon.release.report import Report
+
+    if not isinstance(report, Report) or report.internal is None:
+        return
+    job, risk = file_job.job, report.internal.risk
+    if risk is None or not isinstance(job, Job) or job.risk is None:
+        return
+    if output_format != "json" and is_terminal():
+        from dbanon.doors.cli.render import pairs_table, rows_table
+
+        header = ("measure", "before", "after")
+        show(output_format, None, lambda: rows_table("Disclosure risk", header, risk.table_rows()))
+        show(output_format, None, lambda: pairs_table("What it means", risk.pairs()))
+    if job.risk.file is not None:
+        file = file_for(job.risk.file.replace("{job}", file_job.name), report.release_id)
+        print_message(f"Disclosure risk, private and not for publication: {file}", event="info")
 
 
 def write_job_report(file_job: FileJob, report: Report | PrivateReport) -> None:

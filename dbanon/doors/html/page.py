@@ -30,6 +30,7 @@ def render_page(
     tradeoff: JsonMapping | None = None,
     recount: Verification | None = None,
     handover: Mapping[str, str] | None = None,
+    disclosure: Mapping[str, object] | None = None,
 ) -> str:
     """Render a report as one self-contained HTML page.
 
@@ -44,6 +45,8 @@ def render_page(
         then the page says so.
     handover : ``recipient`` and ``purpose``, each of which may be empty, for a page with fields for
         signatures; None for a page without.
+    disclosure : the disclosure risk before and after, as ``RiskRunner.describe_for_page`` returns
+        it, which makes the page one for the controller of the data only; None for other pages.
 
     Raises
     ------
@@ -56,6 +59,7 @@ def render_page(
         **describe_report(report, distributions, tradeoff, inspection),
         recounted=describe_recount(report, recount),
         handover=handover,
+        disclosure=disclosure,
     )
 
 

@@ -18,6 +18,7 @@ from dbanon.release.words import (
     describe_coding,
     describe_column_sets,
     describe_method_counts,
+    describe_weight,
     now,
     suppresses_cells,
 )
@@ -265,6 +266,8 @@ def _describe_loss(report: Report) -> PageValues:
         "has_levels": bool(levels),
         # A sentence on columns that were coded before classes were made; empty without coding.
         "coding": "; ".join(text for _, text in describe_coding(report.arguments)),
+        # A sentence on the design weight; empty without one.
+        "weight": "; ".join(text for _, text in describe_weight(report.arguments)),
         "rows": [
             {
                 "name": column.name,
@@ -367,6 +370,7 @@ def _describe_roles(
         "quasi_identifier": "quasi-identifier: one released value for each class",
         "sensitive": "sensitive: copied unchanged",
         "insensitive": "kept: copied unchanged",
+        "weight": "design weight: the mean of each class",
         "not_copied": "not copied",
     }
     if inspection is not None:
@@ -385,6 +389,7 @@ def _describe_roles(
         ("quasi_identifier", report.quasi_identifiers),
         ("sensitive", report.sensitive),
         ("insensitive", report.kept),
+        ("weight", report.averaged_weights),
         ("not_copied", report.not_copied),
     )
     return [(name, "", role_texts[role]) for role, names in groups for name in names]

@@ -23,6 +23,7 @@ from dbanon.hierarchy.spec import KINDS, HierarchySpec, parse
 from dbanon.hierarchy.tree import Hierarchy as HierarchyTree
 from dbanon.job.columns import VALUE_KINDS
 from dbanon.job.job import Job
+from dbanon.job.weight import WEIGHT_FORMS
 from dbanon.measures import Model
 from dbanon.measures.models import SIMPLE_DISTANCES, model_kinds
 
@@ -184,6 +185,14 @@ class PseudonymColumn(StrictModel):
     role: Literal["pseudonym"]
 
 
+class WeightColumn(StrictModel):
+    """The design weight: for how many persons of the population a row stands."""
+
+    role: Literal["weight"]
+    # Whether classes get the mean of their weights, or weights are copied as they are.
+    weight_as: Literal[WEIGHT_FORMS] | None = None  # type: ignore[valid-type]
+
+
 class DropColumn(StrictModel):
     """Not released."""
 
@@ -198,6 +207,7 @@ COLUMN_MODELS = (
     KeepColumn,
     StratumColumn,
     PseudonymColumn,
+    WeightColumn,
     DropColumn,
 )
 # The only value that the field ``role`` of each model allows, in the order of the models.
@@ -209,6 +219,7 @@ Column = Annotated[
     | KeepColumn
     | StratumColumn
     | PseudonymColumn
+    | WeightColumn
     | DropColumn,
     Field(discriminator="role"),
 ]

@@ -110,6 +110,8 @@ COLUMN_KEYS = {
     "keep": "keep",
     "by": "by",
     "pseudonyms": "pseudonym",
+    "design_weight": "weight",
+    "weight_as": "weight_as",
     "weights": "weight",
     "steps": "step",
     "orders": "order",
@@ -117,7 +119,14 @@ COLUMN_KEYS = {
     "hierarchies": "hierarchy",
     "models": "models",
 }
-_ROLE_OPTIONS = ("quasi_identifiers", "sensitive", "keep", "by", "pseudonyms")
+_ROLE_OPTIONS = (
+    "quasi_identifiers",
+    "sensitive",
+    "keep",
+    "by",
+    "pseudonyms",
+    "design_weight",
+)
 # Options that ``JobSpec`` declares itself under another name: from option to that name.
 RENAMED_KEYS = {"exports": "export"}
 # Options that ``JobSpec`` or ``Output`` declares itself, some of them in another form.

@@ -18,7 +18,12 @@ from dbanon.data.option import all_parameters
 from dbanon.data.types import KeywordArguments
 from dbanon.doors.engines import Engine
 from dbanon.doors.html import needs_evaluation
-from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, build_models, parse_hierarchies
+from dbanon.doors.jobfile.columns import (
+    QuasiIdentifierColumn,
+    WeightColumn,
+    build_models,
+    parse_hierarchies,
+)
 from dbanon.doors.jobfile.document import Document, read_document
 from dbanon.doors.jobfile.expectations import build_expectations
 from dbanon.doors.jobfile.field_types import build_date_variables, describe_error, expand_variables
@@ -37,6 +42,7 @@ from dbanon.doors.jobfile.problems import (
     record_passwords,
     record_validation_errors,
 )
+from dbanon.doors.jobfile.risk import build_risk, require_risk_options
 from dbanon.errors import DbanonError, InvalidParameter, nearest_names
 from dbanon.job.export import Export
 from dbanon.job.job import Job
@@ -369,7 +375,7 @@ def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | N
             "where": job_spec.where,
             **build_entity_options(job_spec.entity),
             "chain": build_chain(job_spec.chain),
-            "expect": build_expectations(job_spec.expect),
+            **_build_checks(job_spec),
             "key": tuple(job_spec.key),
             **_build_column_options(job_spec),
             "hierarchies": hierarchies,
@@ -412,6 +418,11 @@ def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | N
     )
 
 
+def _build_checks(job_spec: JobSpec) -> KeywordArguments:
+    """Build the options of a job that check its source and its release."""
+    return {"expect": build_expectations(job_spec.expect), "risk": build_risk(job_spec.risk)}
+
+
 def _build_column_options(job_spec: JobSpec) -> KeywordArguments:
     """Build the options of a job that are keys of columns in a job file."""
     columns_by_role = _group_columns_by_role(
@@ -429,6 +440,7 @@ def _build_column_options(job_spec: JobSpec) -> KeywordArguments:
         "keep": columns_by_role["keep"],
         "by": columns_by_role["by"],
         "pseudonyms": columns_by_role["pseudonym"],
+        **_build_weight_options(job_spec),
         **{
             option: {
                 name: getattr(column, key)
@@ -448,16 +460,34 @@ def _build_column_options(job_spec: JobSpec) -> KeywordArguments:
     }
 
 
+def _build_weight_options(job_spec: JobSpec) -> KeywordArguments:
+    """Build the options of the design weight; at most one column has this role."""
+    for name, column in job_spec.columns.items():
+        if isinstance(column, WeightColumn):
+            return {"design_weight": name, "weight_as": column.weight_as}
+    return {}
+
+
 def _require_runnable(spec: JobFileSpec, job_spec: JobSpec, job: Job, *, on_cluster: bool) -> None:
     """Refuse a job that every run would refuse, whatever the rows of its source.
 
     Raises
     ------
     InvalidParameter : a chain of files without a database or with an HTML report, attacks without
-        an evaluation, or expectations on a cluster.
+        an evaluation, expectations or risk on a cluster, risk in a chain, or options of risk that
+        contradict each other.
     """
-    if on_cluster and job.expect is not None:
-        raise InvalidParameter("expect is not available on a cluster: leave out expect or engine")
+    for key, value in (("expect", job.expect), ("risk", job.risk)):
+        if on_cluster and value is not None:
+            raise InvalidParameter(
+                f"{key} is not available on a cluster: leave out {key} or engine"
+            )
+    if job.chain is not None and job.risk is not None:
+        raise InvalidParameter(
+            "risk is not available in a chain, where a refusal would depend on who has which"
+            " values: leave out risk or chain"
+        )
+    require_risk_options(job.risk, job.quasi_identifiers)
     has_html_report = needs_evaluation(job_spec.report)
     if job.chain is not None and has_html_report:
         raise InvalidParameter(
@@ -491,8 +521,9 @@ def _build_private_job(
     """Build a job of a method for synthetic rows."""
     if options.pop("declared") is not None:
         raise build_option_refusal("declared", options["method"])
-    if options.pop("expect") is not None:
-        raise build_option_refusal("expect", options["method"])
+    for name in ("expect", "risk"):
+        if options.pop(name) is not None:
+            raise build_option_refusal(name, options["method"])
     if job_spec.retries or job_spec.engine:
         raise build_option_refusal("retries" if job_spec.retries else "engine", options["method"])
     return build_private_job(options | {"target": spec.target.url})

@@ -19,7 +19,14 @@ from dbanon.advice.request import (
     AdviceRequest,
     default_methods,
 )
-from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, REASONS, SENSITIVE, RoleProposal
+from dbanon.advice.roles import (
+    IDENTIFIER,
+    QUASI_IDENTIFIER,
+    REASONS,
+    SENSITIVE,
+    RoleProposal,
+    find_design_weight,
+)
 from dbanon.data.memory import half_of_memory
 from dbanon.data.schema import Attribute, apply_kinds
 from dbanon.data.types import JsonMapping
@@ -34,6 +41,7 @@ from dbanon.errors import NoRows
 from dbanon.job.coding import NO_CODING, Coding
 from dbanon.job.policy import Policy
 from dbanon.job.reading import DEFAULT_READING, Reading
+from dbanon.job.rules import WEIGHT
 from dbanon.methods.forecast import Shape
 from dbanon.partitioning.forecast import fastest_method, forecast
 from dbanon.run.advise import (
@@ -252,6 +260,8 @@ def render_job_file(
         decisions.decide_column(attribute, description.roles.get(attribute.name))
         for attribute in description.attributes
     )
+    if decisions is _NO_DECISIONS:
+        proposals = tuple(map(description.propose_weight, proposals))
     table_name = parse_relation(table).name
     job_name = decisions.name or re.sub(r"[^\w-]+", "-", table_name).strip("-_")[:63]
     qi_attributes = [column.attribute for column in proposals if column.role == QUASI_IDENTIFIER]
@@ -355,6 +365,7 @@ class _TableDescription:
     reading : if the source is a file, its format, with a type for each column.
     output : the proposed name of the output; None for the table's name.
     coding : how a profile has quasi-identifiers coded.
+    design_weight : the column to propose as design weight; None if there is none.
     """
 
     attributes: tuple[Attribute, ...]
@@ -367,6 +378,14 @@ class _TableDescription:
     reading: Reading = DEFAULT_READING
     output: str | None = None
     coding: Coding = NO_CODING
+    design_weight: str | None = None
+
+    def propose_weight(self, column: ColumnProposal) -> ColumnProposal:
+        """Give the role weight to the proposed column; other columns keep their proposals."""
+        # Releases of chains have no design weight.
+        if column.attribute.name != self.design_weight or self.chain.is_part_of_job:
+            return column
+        return replace(column, role=WEIGHT)
 
     def render_row_keys(self, decided_options: Mapping[str, object]) -> str:
         """Render the keys for the person identifier and for NULLs.
@@ -478,6 +497,7 @@ def _describe_table(
             reading=reading,
             output=output,
             coding=propose_coding(request.profile, qi_names, role_proposals.profile),
+            design_weight=find_design_weight(role_proposals.roles, role_proposals.profile),
         )
 
 

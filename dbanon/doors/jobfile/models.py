@@ -45,9 +45,19 @@ from dbanon.doors.jobfile.field_types import (
     validator,
 )
 from dbanon.doors.jobfile.outcome import EVENTS, FIELDS, error_codes
+from dbanon.doors.jobfile.risk import RiskSpec
 from dbanon.doors.jobfile.schedule import require_schedule
 from dbanon.job.chain import Chain, ChainRules, require_chain_name, require_key_form
-from dbanon.job.export import COMPRESSIONS, DECIMALS, FORMATS, FORMULAS, SEPARATORS, Export
+from dbanon.job.export import (
+    CODES,
+    COMPRESSIONS,
+    DECIMALS,
+    FORMATS,
+    FORMULAS,
+    OF_RELEASE,
+    SEPARATORS,
+    Export,
+)
 from dbanon.job.job import IF_EXISTS, ON_NEW_COLUMN
 from dbanon.job.rules import RULES_NOT_READ
 from dbanon.stores.folders import is_row_file_url
@@ -173,6 +183,8 @@ class ExportSpec(StrictModel):
     separator: Literal[tuple(SEPARATORS)] = ","  # type: ignore[valid-type]
     decimal: Literal[DECIMALS] = "."  # type: ignore[valid-type]
     byte_order_mark: bool = False
+    # Which numbers the labels of SPSS and Stata have.
+    codes: Literal[CODES] = OF_RELEASE  # type: ignore[valid-type]
     keep_last: Annotated[int, Field(ge=1)] | None = None
 
     @model_validator(mode="after")
@@ -308,6 +320,7 @@ class JobSpec(_JobOptions):
         WrapValidator(_validate_columns),
     ]
     expect: ExpectSpec | None = None
+    risk: RiskSpec | None = None
     output: Output
     export: list[ExportSpec] = Field(default_factory=list)
     report: Annotated[str, validator(_check_report_path)] | None = None
@@ -317,6 +330,7 @@ class JobSpec(_JobOptions):
     @model_validator(mode="after")
     def _check_keys(self) -> JobSpec:
         self._require_fitting_expectations()
+        self._require_fitting_risk()
         # Without columns, the rules of the table define them.
         if not self.columns:
             if self.entity:
@@ -345,6 +359,18 @@ class JobSpec(_JobOptions):
         if not set(self.expect.share_null) <= set(self.columns):
             raise validation_error("expect.share_null must name columns of the job")
 
+    def _require_fitting_risk(self) -> None:
+        if self.risk is None or not self.columns:
+            return
+        quasi_identifiers = self.risk.quasi_identifiers
+        others = [name for name in (self.risk.weight, self.risk.household) if name is not None]
+        if not {*(quasi_identifiers or ()), *others} <= set(self.columns):
+            raise validation_error("risk must name columns of the job")
+        if quasi_identifiers is not None and all(
+            self.columns[name].role in ("identifier", "drop") for name in quasi_identifiers
+        ):
+            raise validation_error("risk.quasi_identifiers must name a column that is released")
+
 
 def build_entity_options(entity: str | EntitySpec | None) -> dict[str, str | None]:
     """Convert the entity column and its normalization into options of a job."""
@@ -367,6 +393,8 @@ def find_contradictions(
     """
     if "quasi_identifier" not in roles.values():
         yield "columns must have a quasi_identifier"
+    if list(roles.values()).count("weight") > 1:
+        yield "columns must have no more than one weight"
     if any(roles.get(name) != "identifier" for name in entity_columns):
         yield "entity must be a column of role identifier"
     if not set(key) <= set(roles):

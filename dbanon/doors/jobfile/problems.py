@@ -27,6 +27,7 @@ from dbanon.doors.jobfile.models import (
     Target,
     find_contradictions,
 )
+from dbanon.doors.jobfile.risk import RiskSpec
 from dbanon.errors import nearest_names
 
 # A function that returns the keys that are allowed at a path of a document.
@@ -57,6 +58,7 @@ _MODELS_BY_PATH: dict[tuple[str, ...], type[BaseModel]] = {
     ("jobs", "*", "output"): Output,
     ("jobs", "*", "chain"): ChainSpec,
     ("jobs", "*", "expect"): ExpectSpec,
+    ("jobs", "*", "risk"): RiskSpec,
     ("jobs", "*", "export", "*"): ExportSpec,
     ("jobs", "*", "notify", "*"): NoticeSpec,
     ("jobs", "*", "columns", "*", "models", "*"): ModelSpec,

@@ -158,6 +158,10 @@ class DataFrameSource:
         """Refuse a hierarchy that is stored in a database; raises InvalidParameter."""
         return build(spec, (), column, pulse)
 
+    def count_zip_populations(self, table: str) -> dict[str, float]:
+        """Raise an error: a cluster checks no profile, and refuses the option before."""
+        raise InvalidParameter("Profiles are not checked on a cluster.")
+
     def find_identifier_columns(self, relation: Relation) -> dict[str, str]:
         """Find columns that look like person identifiers, with reasons, in the first rows."""
         return find_identifier_columns(self.frame, relation.schema.attributes)

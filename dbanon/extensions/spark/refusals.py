@@ -73,6 +73,7 @@ def check_job(job: Job) -> None:
         "bottom": bool(policy.bottom),
         "recode": bool(policy.recode),
         "profile": policy.profile is not None,
+        "design_weight": job.design_weight is not None,
         "nulls=merge": policy.nulls == MERGE,
         f"method {policy.method}": find_method(policy.method).suppresses_cells,
         "chain": job.chain is not None,

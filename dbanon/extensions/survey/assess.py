@@ -314,30 +314,6 @@ class _Assessment:
         return notes
 
 
-def require_positive_weights(weights: Floats, is_valid: NDArray[np.bool_], name: str) -> None:
-    """Check that each record has a design weight.
-
-    Parameters
-    ----------
-    weights : float64 (n,).
-    is_valid : bool (n,), False for NULL.
-    name : the name of the column.
-
-    Raises
-    ------
-    InvalidParameter : a weight is NULL, not finite, or not above 0.
-    """
-    # Comparisons with NaN are False.
-    is_positive = is_valid & (weights > 0) & (weights < math.inf)
-    n_invalid = len(weights) - int(is_positive.sum())
-    if n_invalid:
-        raise InvalidParameter(
-            f'Column "{name}" is NULL, infinite, or not above 0 in {n_invalid} of {len(weights)}'
-            " rows, and cannot be the number of persons that a row stands for.",
-            hint="A row without such a number stands for nobody. Leave out these rows in a view.",
-        )
-
-
 def _require_countable_population(sample: Sample, request: RiskRequest) -> None:
     """Check that the persons of the population can be counted without rounding.
 

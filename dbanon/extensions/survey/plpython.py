@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from dbanon.data.option import build_options, parameters
-from dbanon.data.types import KeywordArguments
+from dbanon.data.types import JsonMapping, KeywordArguments
 from dbanon.extensions.survey.assess import assess_sample
 from dbanon.extensions.survey.read_sample import (
     code_sample,
@@ -14,9 +15,10 @@ from dbanon.extensions.survey.read_sample import (
     read_table,
 )
 from dbanon.extensions.survey.request import RiskRequest
-from dbanon.extensions.survey.risk_comparison import compare_samples
+from dbanon.extensions.survey.risk_comparison import RiskComparison, compare_samples
 from dbanon.extensions.survey.sample_risk import RiskRow
-from dbanon.run.job_runner import RiskRunner
+from dbanon.release.outcome import RiskFigures
+from dbanon.run.job_runner import RiskRunner, TableRows
 from dbanon.stores.ports import Source
 
 
@@ -51,6 +53,45 @@ class SampleRisks:
             coded_sample, code_sample(released), request, released_request, tick=measure_tick
         )
         return list(comparison.measure_rows())
+
+    def require_options(self, options: KeywordArguments) -> None:
+        """Check options of a measurement without a table."""
+        build_options(RiskRequest, {"table": "", **options})
+
+    def compare(
+        self,
+        options: KeywordArguments,
+        sample: TableRows,
+        released: TableRows,
+        tick: Callable[[float], None],
+    ) -> RiskFigures:
+        """Measure the risk of a table and of its release."""
+        # Backends do not compare the releases of jobs.
+        from dbanon.extensions.survey.release_risk import compare_release
+
+        names = {"table": sample.name, "released": released.name}
+        request = build_options(RiskRequest, {**options, **names})
+        return compare_release(request, sample, released, tick)
+
+    def write(self, figures: RiskFigures, release_id: str, file: Path) -> None:
+        """Write figures to a new file that only its owner can read."""
+        from dbanon.extensions.survey.release_risk import write_private_figures
+
+        assert isinstance(figures, RiskComparison)
+        write_private_figures(figures, release_id, file)
+
+    def read(self, file: Path) -> tuple[RiskFigures, str | None]:
+        """Read figures from a JSON file, and the id of their release; None if it has none."""
+        from dbanon.extensions.survey.risk_figures import read_comparison
+
+        return read_comparison(file)
+
+    def describe_for_page(self, figures: RiskFigures) -> JsonMapping:
+        """Return what the owner's page of a release shows."""
+        from dbanon.extensions.survey.risk_page import describe_section
+
+        assert isinstance(figures, RiskComparison)
+        return describe_section(figures.view())
 
 
 RUNNER: RiskRunner = SampleRisks()

@@ -9,10 +9,11 @@ from decimal import Decimal, InvalidOperation
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.microdata import CodedColumn, ColumnRoles, Microdata
-from dbanon.data.schema import NOMINAL, Attribute, Kind, apply_kinds
-from dbanon.errors import ColumnNotFound, KeyRequired, TooFewRecords, UnsupportedType
-from dbanon.extensions.survey.assess import Sample, require_positive_weights
+from dbanon.data.microdata import CodedColumn, ColumnRoles, Microdata, take_weights
+from dbanon.data.schema import NOMINAL, Kind, apply_kinds
+from dbanon.data.weights import WEIGHT_KINDS, require_weight_type
+from dbanon.errors import ColumnNotFound, KeyRequired, TooFewRecords
+from dbanon.extensions.survey.assess import Sample
 from dbanon.extensions.survey.request import RiskRequest
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
@@ -21,9 +22,6 @@ from dbanon.measures.agreement import MISSING_CODE
 from dbanon.measures.figure import Tick, ignore_progress
 from dbanon.run.compare_analyses import find_bounds
 from dbanon.stores.ports import Source
-
-# Kinds of amounts; dates and times are numbers, too, but none of persons.
-_WEIGHT_KINDS = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +107,7 @@ def read_table(
         name=str(relation.name),
         columns=tuple(coded_columns[name] for name in request.quasi_identifiers),
         is_number=tuple(name in nominal_names for name in request.quasi_identifiers),
-        weights=_read_weights(microdata, request.weight),
+        weights=None if request.weight is None else take_weights(microdata, request.weight),
         household=None if request.household is None else coded_columns[request.household],
         row_keys={name: coded_columns[name] for name in request.key},
         positions=microdata.keys[:, 0],
@@ -152,21 +150,12 @@ def read_released(
     table = str(request.released)
     columns = source.describe(_describe_job(table, ())).schema.attributes
     released_names = [attribute.name for attribute in columns]
-    parts_by_name = {
-        name: parts
-        for name, parts in find_bounds(request.quasi_identifiers, released_names).items()
-        if set(parts) <= set(released_names)
-    }
-    if not parts_by_name:
-        raise ColumnNotFound(
-            f"{table} has none of the quasi-identifiers.",
-            hint="Name a release that has released values of them (`released`).",
-        )
+    parts_by_name = find_released_parts(table, request.quasi_identifiers, released_names)
     parts = tuple(dict.fromkeys(part for parts in parts_by_name.values() for part in parts))
     weight = request.weight if request.weight in released_names else None
     weight_names = () if weight is None else (weight,)
     relation = source.describe(_describe_job(table, (*parts, *weight_names)))
-    if weight is not None and relation.attribute(weight).kind not in _WEIGHT_KINDS:
+    if weight is not None and relation.attribute(weight).kind not in WEIGHT_KINDS:
         weight = None
     household = request.household if request.household in released_names else None
     # Intervals can be values of range types.
@@ -184,10 +173,38 @@ def read_released(
             hint="Name a table, or copy the view into one.",
         ) from None
     released_request = request.for_release(tuple(parts_by_name), weight, household)
-    return _join_parts(released, parts, parts_by_name), released_request
+    return join_parts(released, parts, parts_by_name), released_request
 
 
-def _join_parts(
+def find_released_parts(
+    table: str, names: Sequence[str], released_names: Sequence[str]
+) -> dict[str, tuple[str, ...]]:
+    """Return the released columns of each quasi-identifier that a release has.
+
+    Parameters
+    ----------
+    table : the name of the release.
+    names : the quasi-identifiers.
+    released_names : all columns of the release.
+
+    Raises
+    ------
+    ColumnNotFound : the release has none of the quasi-identifiers.
+    """
+    parts_by_name = {
+        name: parts
+        for name, parts in find_bounds(names, released_names).items()
+        if set(parts) <= set(released_names)
+    }
+    if not parts_by_name:
+        raise ColumnNotFound(
+            f"{table} has none of the quasi-identifiers.",
+            hint="Name a release that has released values of them (`released`).",
+        )
+    return parts_by_name
+
+
+def join_parts(
     released: SampleTable, parts: Sequence[str], parts_by_name: Mapping[str, Sequence[str]]
 ) -> SampleTable:
     """Join the two columns of bounds that a column was released as.
@@ -225,21 +242,6 @@ def _describe_job(table: str, names: tuple[str, ...]) -> Job:
     """A job that names columns of a table, to look up their types."""
     policy = Policy(k=2, method="gaa_cp", nulls="category")
     return Job(table=table, output="", quasi_identifiers=names, policy=policy)
-
-
-def require_weight_type(attribute: Attribute) -> None:
-    """Check that a column can be a design weight.
-
-    Raises
-    ------
-    UnsupportedType : it does not hold numbers.
-    """
-    if attribute.kind not in _WEIGHT_KINDS:
-        raise UnsupportedType(
-            f'Column "{attribute.name}" is of type {attribute.sql_type or "text"}, and cannot be'
-            " the number of persons that a row stands for.",
-            hint="Name a column of numbers, or cast it to a number in a view.",
-        )
 
 
 def code_sample(table: SampleTable, population: SampleTable | None = None) -> Sample:
@@ -296,21 +298,3 @@ def _list_coded_columns(microdata: Microdata) -> dict[str, CodedColumn]:
         attribute.name: CodedColumn(microdata.codes[:, index].copy(), microdata.categories[index])
         for index, attribute in enumerate(microdata.categorical)
     }
-
-
-def _read_weights(microdata: Microdata, name: str | None) -> NDArray[np.float64] | None:
-    """Return the weights of the records, float64 (n,); None if no column has them.
-
-    Raises
-    ------
-    InvalidParameter : a weight is NULL or not above 0.
-    """
-    if name is None:
-        return None
-    position = [attribute.name for attribute in microdata.numeric].index(name)
-    weights = np.ascontiguousarray(microdata.numbers[:, position])
-    is_valid = microdata.valid_column(name)
-    require_positive_weights(
-        weights, np.ones(len(weights), np.bool_) if is_valid is None else is_valid, name
-    )
-    return weights

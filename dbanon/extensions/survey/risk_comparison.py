@@ -49,6 +49,21 @@ class RiskComparison(LabelledText):
     after: SampleRisk
     notes: tuple[str, ...] = ()
 
+    @property
+    def records_after(self) -> int:
+        """The number of records in the release."""
+        return self.after.records
+
+    @property
+    def highest_after(self) -> float:
+        """The largest individual risk in the release, or household risk if it was measured."""
+        return (self.after.household or self.after).highest
+
+    @property
+    def mean_after(self) -> float:
+        """The mean of these risks over all records of the release, 0 to 1."""
+        return (self.after.household or self.after.total).rate
+
     def to_dict(self) -> JsonObject:
         """The figures as plain values, for JSON."""
         return {

@@ -15,6 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from dbanon.advice.request import AdviceRequest
+from dbanon.data.extension import load_runner
+from dbanon.data.types import JsonMapping
 from dbanon.doors.html.page import render_page, write_private_file
 from dbanon.doors.html.view import describe_report, mask_small_count
 from dbanon.doors.jobfile.file import open_jobs, read_job_file
@@ -54,6 +56,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.release.report import Report
 from dbanon.run.advise import advise, propose_roles
 from dbanon.run.inspect_release import inspect_release
+from dbanon.run.job_runner import RiskRunner
 from dbanon.run.open import open_store
 from dbanon.run.tree_counts import count_tree
 from dbanon.run.verify import Verification, verify
@@ -457,8 +460,18 @@ def _render_report(bench: Workbench, report: Report, url: str) -> None:
             headline=headline,
             report_html=report_html,
             warnings=report.warning_texts,
+            disclosure=_describe_disclosure(report),
         )
         bench.listed_releases, bench.inspections = None, {report.output: inspection}
+
+
+def _describe_disclosure(report: Report) -> JsonMapping | None:
+    """Describe the disclosure risk that a job measured; None if it did not."""
+    risk = None if report.internal is None else report.internal.risk
+    if risk is None:
+        return None
+    runner: RiskRunner = load_runner("sample_risk")
+    return runner.describe_for_page(risk)
 
 
 def _require_saved_file(bench: Workbench) -> SavedJobFile:

@@ -266,7 +266,9 @@ class PublishedRelease:
     Parameters
     ----------
     headline : tuples of label, value, unit or detail, and meaning.
-    report_html : the report as an HTML page; empty if there is none.
+    report_html : the report as an HTML page; empty if there is none. It is for readers, and has no
+        disclosure risk.
+    disclosure : what the page shows of the disclosure risk; None if the job does not measure it.
     """
 
     output: str
@@ -274,6 +276,7 @@ class PublishedRelease:
     headline: Sequence[tuple[str, str, str, str]]
     report_html: str
     warnings: Sequence[str] = ()
+    disclosure: Mapping[str, object] | None = None
 
 
 class Workbench:

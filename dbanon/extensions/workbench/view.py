@@ -454,6 +454,7 @@ def describe_run(bench: Workbench, state: FormState) -> TemplateValues:
             "headline": release.headline,
             "has_report": bool(release.report_html),
             "warnings": list(release.warnings),
+            "disclosure": release.disclosure,
         },
     }
 

@@ -60,6 +60,8 @@ class FileRows:
     Attributes
     ----------
     untyped_columns : after ``load``, the columns whose type is in doubt, by name.
+    label_codes : after ``load``, the number of each label in files of SPSS and Stata, by column;
+        empty for columns whose files differ in it.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class FileRows:
         self._connection, self._name, self._reading = connection, name, reading
         self._memory_bytes = memory_bytes
         self.untyped_columns: Mapping[str, UntypedColumn] = {}
+        self.label_codes: dict[str, dict[str, int]] = {}
 
     def load(self, source_files: Sequence[SourceFile], kind: str) -> dict[str, InferredType]:
         """Load all rows; returns the type of each column by name that was inferred from texts.
@@ -142,7 +145,7 @@ class FileRows:
             if find_file_kind(source_file.path) == PARQUET:
                 yield file
                 return
-            from dbanon.stores.duckdb.statistics_files import open_as_parquet
+            from dbanon.stores.duckdb.statistics_files import open_as_parquet, read_label_codes
 
             with (
                 _translate_size_error(source_file.path, self._memory_bytes),
@@ -153,7 +156,19 @@ class FileRows:
                     reads_labels=self._reading.value_labels == TEXT_LABELS,
                 ) as parquet_file,
             ):
+                self._add_label_codes(read_label_codes(parquet_file))
                 yield parquet_file
+
+    def _add_label_codes(self, label_codes: Mapping[str, Mapping[str, int]]) -> None:
+        """Add the numbers of the labels in a file to those of the files before it."""
+        for name, codes in label_codes.items():
+            earlier_codes = self.label_codes.get(name, dict(codes))
+            all_codes = {**earlier_codes, **codes}
+            agrees = all(codes.get(text, code) == code for text, code in earlier_codes.items())
+            is_unique = len(set(all_codes.values())) == len(all_codes)
+            # A column without numbers of its labels stays one.
+            has_codes = bool(earlier_codes) and agrees and is_unique
+            self.label_codes[name] = all_codes if has_codes else {}
 
     def _require_column_limit(self, path: FileLocation, descriptor: int) -> None:
         """Check the number of columns of a Parquet file; raises FileMalformed."""

@@ -82,6 +82,7 @@ class FileStore(DuckdbStore):
         self._reading = reading
         self._types: dict[str, InferredType] = {}
         self._untyped_columns: Mapping[str, UntypedColumn] = {}
+        self._label_codes: Mapping[str, Mapping[str, int]] = {}
         file_name = Path(find_root(path).name)
         stem = (
             file_name.with_suffix("").stem
@@ -143,6 +144,7 @@ class FileStore(DuckdbStore):
         try:
             self._types = file_rows.load(source_files, kind)
             self._untyped_columns = file_rows.untyped_columns
+            self._label_codes = file_rows.label_codes
         except OutOfMemory:
             raise MemoryLimit.exceeded(
                 f"The rows of {self._location} need",
@@ -160,6 +162,7 @@ class FileStore(DuckdbStore):
             connection, self._on_sql, self._types, self._reading, self._untyped_columns
         )
         session.file_url = self.url
+        session.label_codes = self._label_codes
         return session
 
 

@@ -32,6 +32,8 @@ _READERS: dict[str, _Reader] = {
     ".sas7bdat": pyreadstat.read_sas7bdat,
     ".xpt": pyreadstat.read_xport,
 }
+# The key of the Parquet file's metadata with the number of each label, by column.
+CODES_KEY = "dbanon_codes"
 # Up to here, all whole numbers have a float64 of their own.
 _MAX_WHOLE_FLOAT = 2.0**53
 
@@ -75,12 +77,18 @@ def convert(
             return {"needed_bytes": needed_bytes}
     table = pa.concat_tables(parts, promote_options="permissive")
     columns = []
+    codes: dict[str, dict[str, int]] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         labels = metadata.variable_value_labels.get(name, {})
         labeled_column = _replace_by_labels(column, labels) if reads_labels and labels else None
         columns.append(_narrow(column) if labeled_column is None else labeled_column)
+        if labeled_column is not None and pa.types.is_floating(column.type):
+            codes[name] = {labels[value]: int(value) for value in _list_values(column)}
+    result = pa.table(columns, table.column_names)
+    # Exports may give labels the same numbers again.
+    result = result.replace_schema_metadata({CODES_KEY: json.dumps(codes)})
     with os.fdopen(target, "wb", closefd=False) as file:
-        parquet.write_table(pa.table(columns, table.column_names), file)
+        parquet.write_table(result, file)
     return {}
 
 
@@ -103,6 +111,12 @@ def _replace_by_labels(
     if not texts or None in texts or len(set(texts)) < len(texts):
         return None
     return pc.take(pa.array(texts, pa.string()), pc.index_in(column, values))
+
+
+def _list_values(column: pa.ChunkedArray) -> list[float]:
+    """List the distinct numbers of a column without decimals; empty if one has decimals."""
+    values: list[float] = pc.unique(column).drop_null().to_pylist()
+    return values if all(value == int(value) for value in values) else []
 
 
 def _narrow(column: pa.ChunkedArray) -> pa.ChunkedArray:

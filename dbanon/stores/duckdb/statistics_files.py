@@ -20,6 +20,8 @@ from dbanon.data.types import JsonObject
 from dbanon.errors import DatabaseFailure, FileMalformed, InvalidParameter, MissingDependency
 from dbanon.stores.duckdb.file_formats import TooLarge
 
+# As ``statistics_conversion.CODES_KEY``, whose module needs pyreadstat.
+_CODES_KEY = b"dbanon_codes"
 # The number of cells that the process reads at a time.
 _CELLS_PER_READ = 5_000_000
 # The signals that end a process which misuses memory, as the reader may on a broken file.
@@ -71,6 +73,20 @@ def open_as_parquet(
                 hint="It may be truncated: write it again, with text in UTF-8.",
             )
         yield memory_file
+
+
+def read_label_codes(file: BinaryIO) -> dict[str, dict[str, int]]:
+    """Return the number of each label that replaced it, by column of a file in memory.
+
+    Parameters
+    ----------
+    file : a file that ``open_as_parquet`` yielded.
+    """
+    from pyarrow import parquet
+
+    metadata = parquet.read_schema(f"/dev/fd/{file.fileno()}").metadata or {}
+    codes: dict[str, dict[str, int]] = json.loads(metadata.get(_CODES_KEY, b"{}"))
+    return codes
 
 
 def _convert(source: int, target: int, **arguments: object) -> JsonObject:

@@ -32,6 +32,7 @@ def write(
     *,
     quasi_identifiers: Collection[str],
     metadata: Mapping[str, str],
+    label_codes: Mapping[str, Mapping[str, int]],
 ) -> None:
     """Write rows to a file.
 
@@ -41,6 +42,7 @@ def write(
         of the file can compute them anyway, but catalogs may copy such statistics to places that
         others can read.
     metadata : key-value metadata of a Parquet file.
+    label_codes : the numbers that labels keep in files of SPSS and Stata, by column and label.
 
     Raises
     ------
@@ -55,7 +57,7 @@ def write(
         # Imports pandas, which other formats do not need.
         from dbanon.stores.exports.statistics_files import write_statistics_file
 
-        write_statistics_file(file, export.format, schema, batches)
+        write_statistics_file(file, export.format, schema, batches, label_codes)
         return
     if export.formulas != "keep":
         _refuse_formulas(

@@ -44,13 +44,18 @@ def import_writers() -> tuple[Any, Any]:
 
 
 def write_statistics_file(
-    file: BinaryIO, file_format: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+    file: BinaryIO,
+    file_format: str,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    label_codes: Mapping[str, Mapping[str, int]] | None = None,
 ) -> None:
     """Write rows to a file, which needs all of them in memory.
 
     Parameters
     ----------
     file_format : one of ``dbanon.job.export.STATISTICS_FORMATS``.
+    label_codes : the numbers that texts keep, by column and text; None to number all from 1.
 
     Raises
     ------
@@ -61,11 +66,13 @@ def write_statistics_file(
     table = pa.Table.from_batches(batches, schema)
     columns, labels = {}, {}
     for name, column in zip(table.column_names, table.columns, strict=True):
-        column_labels = _choose_labels(column) if file_format in (SPSS, STATA) else {}
+        column_labels: Mapping[str, int] = {}
+        if file_format in (SPSS, STATA):
+            column_labels = _choose_labels(column, (label_codes or {}).get(name, {}))
         if column_labels:
             labels[name] = {code: text for text, code in column_labels.items()}
-            codes = pc.index_in(column, pa.array(column_labels))
-            columns[name] = pc.add(codes, 1).to_pandas()
+            indices = pc.index_in(column, pa.array(column_labels))
+            columns[name] = pc.take(pa.array(list(column_labels.values())), indices).to_pandas()
         else:
             columns[name] = _to_series(name, column, file_format)
     frame = pandas.DataFrame(columns)
@@ -90,8 +97,13 @@ def write_statistics_file(
         ) from None
 
 
-def _choose_labels(column: pa.ChunkedArray) -> Mapping[str, int]:
-    """Number the texts of a column from 1, in natural order; empty if they are no categories."""
+def _choose_labels(column: pa.ChunkedArray, codes: Mapping[str, int]) -> Mapping[str, int]:
+    """Number the texts of a column from 1, in natural order; empty if they are no categories.
+
+    Parameters
+    ----------
+    codes : the numbers that texts keep. The numbers of others then have more digits.
+    """
     if not pa.types.is_string(column.type):
         return {}
     values = pc.unique(column).drop_null()
@@ -100,7 +112,13 @@ def _choose_labels(column: pa.ChunkedArray) -> Mapping[str, int]:
     texts: list[str] = sorted(values.to_pylist(), key=_natural_order)
     if any(not text or len(text.encode()) > _MAX_LABEL_BYTES for text in texts):
         return {}
-    return {text: number for number, text in enumerate(texts, 1)}
+    kept_codes = {text: codes[text] for text in texts if text in codes}
+    other_texts = [text for text in texts if text not in codes]
+    # Only numbers of released texts count, so that nothing shows which others the source has.
+    first = (
+        10 ** len(str(max(kept_codes.values()))) if max(kept_codes.values(), default=0) > 0 else 1
+    )
+    return kept_codes | {text: number for number, text in enumerate(other_texts, first)}
 
 
 def _natural_order(text: str) -> tuple[tuple[float, ...], str]:

@@ -23,11 +23,11 @@ from dbanon.advice.persons import (
 from dbanon.advice.profile import ColumnProfile, Profile
 from dbanon.advice.roles import find_identifiers
 from dbanon.data.chunks import encode_texts
-from dbanon.data.microdata import CodedColumn, ColumnRoles, Microdata
+from dbanon.data.microdata import CodedColumn, ColumnRoles, Microdata, take_weights
 from dbanon.data.partition import Partition
 from dbanon.data.schema import CASEFOLD, Attribute, Kind, Schema, normalize_spelling
 from dbanon.data.types import JsonMapping, SqlRow
-from dbanon.errors import DbanonError, UnsupportedType
+from dbanon.errors import DbanonError, InvalidParameter, UnsupportedType
 from dbanon.hierarchy.edges import Pulse
 from dbanon.hierarchy.leaves import list_column_texts
 from dbanon.hierarchy.spec import HierarchySpec, build
@@ -81,6 +81,7 @@ class FrameSource:
             *person_columns,
             *job.columns_in_sets,
             *job.pseudonyms,
+            *job.design_weights,
         }
         for model in job.policy.models:
             names_to_read.add(model.attribute)
@@ -132,6 +133,13 @@ class FrameSource:
         InvalidParameter : always, since a hierarchy cannot be built without values.
         """
         return build(spec, (), column, pulse)
+
+    def count_zip_populations(self, table: str) -> dict[str, float]:
+        """Raise an error: a frame has no table of populations; raises InvalidParameter."""
+        raise InvalidParameter(
+            "A data frame has no table of the populations of ZIP codes.",
+            hint="Release from a database, or leave out `zip_population` and the ZIP codes.",
+        )
 
     def require_leaves(self, attribute: Attribute) -> None:
         """Do nothing: only databases refuse timestamps, whose text differs between databases."""
@@ -247,6 +255,9 @@ class FrameSource:
             orders=job.policy.orders,
             kinds=job.policy.kinds,
         )
+        for attribute in roles.weights:
+            weights = take_weights(microdata_from_frame(rows, [attribute.name]), attribute.name)
+            microdata = replace(microdata, weights=weights)
         keys = microdata.keys
         if len(rows) != len(self.frame):
             is_releasable = self.frame[list(relation.non_null_columns)].notna().all(axis=1)

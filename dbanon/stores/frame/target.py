@@ -363,7 +363,7 @@ def _released_frame(
         if name not in named_columns:
             continue
         released_columns = [
-            column for column in draft.release.columns if column.quasi_identifier == str(name)
+            column for column in draft.release.class_values if column.quasi_identifier == str(name)
         ]
         if str(name) in draft.job.pseudonyms:
             columns[name] = _pseudonym_column(frame[name].iloc[positions], draft)
@@ -384,8 +384,12 @@ def _released_frame(
                     original_values, column.values, column.missing, row_classes
                 )
             else:
+                dtype = frame[name].dtype
+                if column is draft.release.weight:
+                    # Means of whole numbers and of decimals have fractions.
+                    dtype = np.dtype(np.float64)
                 columns[key] = without_unused_categories(
-                    _released_column(column, frame[name].dtype, row_classes)
+                    _released_column(column, dtype, row_classes)
                 )
     released: pd.DataFrame = pd.DataFrame(columns)
     return released

@@ -374,6 +374,43 @@ WRONG = [
         "is not available on a cluster",
         10,
     ),
+    # -- disclosure risk --------------------------------------------------------------------------
+    *(
+        Wrong(
+            f"risk {text}",
+            "table: people",
+            f"table: people\n    risk: {text}",
+            f"{JOB}.risk{key}",
+            message,
+        )
+        for text, key, message in (
+            ("{}", "", "must have file, max_individual or max_global"),
+            ("{weight: age}", "", "must have file, max_individual or max_global"),
+            ("{max_individual: 0}", ".max_individual", "must be above 0"),
+            ("{max_global: 1.5}", ".max_global", "must be 1 or less"),
+            ("{file: risk.html}", ".file", "must contain {release}"),
+            (f'{{file: "{SECRET}-{{release}}.pdf"}}', ".file", "must end in .html, .json or .txt"),
+            ('{file: "s3://a/{release}.json"}', ".file", "must be a file on this machine"),
+            ("{max_globl: 0.1}", ".max_globl", 'did you mean "max_global"'),
+            (f"{{max_global: 0.1, missing: {SECRET}}}", ".missing", "must be"),
+            ("{max_global: 0.1, population: people}", ".population", "unknown key"),
+        )
+    ),
+    *(
+        Wrong(f"risk {text}", "entity: name", f"risk: {text}", JOB, message, 10)
+        for text, message in (
+            (f"{{max_global: 0.1, weight: {SECRET}}}", "risk must name columns of the job"),
+            ("{max_global: 0.1, quasi_identifiers: [name]}", "a column that is released"),
+        )
+    ),
+    Wrong(
+        "risk on a cluster",
+        "table: people",
+        "table: people\n    risk: {max_global: 0.1}\n    engine: {name: spark, master: a}",
+        JOB,
+        "is not available on a cluster",
+        10,
+    ),
     # -- notices, schedule, metrics ---------------------------------------------------------------
     Wrong(
         "event that there is not",

@@ -328,3 +328,25 @@ def test_values_are_planted_where_they_could_be_seen(client: Client) -> None:
     assert "zyxomma" not in page
     assert "south" in page
     assert "under 5" in page
+
+
+def test_the_page_of_a_run_shows_the_risk_that_its_job_measures(
+    client: Client, tmp_path: Path
+) -> None:
+    """It is on no report, which readers may have."""
+    decide_roles(client, **ROLES)
+    form = client.form(client.page("job"), "job")
+    client.done("job", form | {"report": "yes"})
+    file = tmp_path / "people.yaml"
+    for has_risk in (False, True):
+        if has_risk:
+            risk = '    risk: {max_individual: 1, file: "own-{release}.json"}\n'
+            file.write_text(file.read_text().replace("    output:\n", f"{risk}    output:\n"))
+        client.done("run", {})
+        assert ('id="disclosure"' in client.page("run")) == has_risk
+        report = client.get("report").body
+        assert "<html" in report
+        assert 'id="disclosure"' not in report
+    assert [path.name[:4] for path in tmp_path.glob("own-*")] == ["own-"]
+    for path in tmp_path.glob("out/**/*.html"):
+        assert "isclosure risk" not in path.read_text()

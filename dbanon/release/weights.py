@@ -1,0 +1,131 @@
+"""Design weights in a release: the weight of each class, and losses that count by weight."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.microdata import Microdata
+from dbanon.data.schema import Attribute, Kind
+from dbanon.data.types import JsonObject
+from dbanon.recoding import ReleasedColumn
+from dbanon.recoding.weighted_mean import find_dominated_classes
+from dbanon.release.recode import Release, number_combinations
+
+
+def average_weights(microdata: Microdata, release: Release, name: str) -> ReleasedColumn:
+    """Return the released column of design weights: their mean in each class.
+
+    Classes that are released alike share the mean of all their records, so that weights tell no
+    more classes apart. The weights of a stratum are then multiplied by one number, so that their
+    sum is that of all records of the stratum that were read, also of withheld ones.
+
+    Parameters
+    ----------
+    microdata : all records, including withheld ones, with their weights.
+    name : the column with the weights.
+    """
+    weights = microdata.weights
+    assert weights is not None
+    labels = release.partition.labels
+    is_released = labels >= 0
+    if not release.partition.n_classes:
+        return ReleasedColumn(Attribute(name, Kind.FLOAT), np.zeros(0))
+    group_of_class = number_combinations(microdata, release).astype(np.int64)
+    groups = group_of_class[labels[is_released]]
+    means = np.bincount(groups, weights[is_released]) / np.bincount(groups)
+    strata = microdata.strata
+    if strata is None:
+        strata = np.zeros(microdata.n_records, np.int32)
+    n_strata = int(strata.max()) + 1
+    totals = np.bincount(strata, weights, n_strata)
+    released_totals = np.bincount(strata[is_released], weights[is_released], n_strata)
+    # All records of a class are in one stratum.
+    stratum_of_class = strata[release.partition.members[release.partition.starts]]
+    factors = (totals / np.where(released_totals > 0, released_totals, 1.0))[stratum_of_class]
+    return ReleasedColumn(Attribute(name, Kind.FLOAT), means[group_of_class] * factors)
+
+
+def describe_weighting(microdata: Microdata, release: Release) -> JsonObject:
+    """Return figures about weighted records, for whoever runs the release only.
+
+    ``information_loss`` is the loss of the released values in which each record counts by its
+    weight; None for Gower's distance. ``dominated_classes`` is the number of classes in which one
+    person has more than half of the weight, so that means are not weighted; None if each attribute
+    has its own classes.
+    """
+    n_dominated = None
+    if not release.has_classes_per_column:
+        n_dominated = int(find_dominated_classes(microdata, release.partition).sum())
+    return {
+        "information_loss": compute_weighted_loss(microdata, release),
+        "dominated_classes": n_dominated,
+    }
+
+
+def compute_weighted_loss(microdata: Microdata, release: Release) -> float | None:
+    """Compute the loss in which each record counts by its design weight.
+
+    It is the mean over columns. ``sse`` divides squared deviations from released values by those
+    from the weighted mean of the column. ``iloss`` gives each record the mean loss of its class.
+    Cells that were released as NULL are lost completely. None for other measures.
+    """
+    assert microdata.weights is not None
+    if release.measure == "gower":
+        return None
+    is_released = release.partition.labels >= 0
+    labels, weights = release.partition.labels[is_released], microdata.weights[is_released]
+    losses = []
+    for column in release.columns:
+        name = column.quasi_identifier
+        position = [attribute.name for attribute in microdata.attributes].index(name)
+        valid = microdata.valid_column(name)
+        is_present = np.ones(len(labels), np.bool_) if valid is None else valid[is_released]
+        suppressed_weight = 0.0
+        if microdata.suppressed is not None:
+            suppressed_weight = float(weights[microdata.suppressed[is_released, position]].sum())
+        if release.measure == "iloss":
+            if column.losses is None:
+                continue
+            mean_losses = column.losses / np.maximum(release.partition.sizes, 1)
+            losses.append(float(mean_losses[labels] @ weights + suppressed_weight) / weights.sum())
+            continue
+        present_weight = float(weights[is_present].sum())
+        originals = _read_numbers(microdata, name)[is_released][is_present]
+        released = _read_released_numbers(microdata, column)[labels[is_present]]
+        share = _compute_weighted_share(originals, released, weights[is_present])
+        if share is None and not suppressed_weight:
+            continue
+        lost_weight = (share or 0.0) * present_weight + suppressed_weight
+        losses.append(lost_weight / (present_weight + suppressed_weight))
+    return float(np.mean(losses)) if losses else 0.0
+
+
+def _compute_weighted_share(
+    originals: NDArray[np.float64], released: NDArray[np.float64], weights: NDArray[np.float64]
+) -> float | None:
+    """Compute the weighted SSE/SST of a column; None if it does not vary."""
+    if not len(originals):
+        return None
+    shares = weights / weights.sum()
+    # The largest deviation as unit keeps the squares of large numbers finite.
+    deviations = originals - shares @ originals
+    unit = float(np.abs(deviations).max())
+    if unit == 0.0:
+        return None
+    total = shares @ np.square(deviations / unit)
+    return float(shares @ np.square((originals - released) / unit) / total)
+
+
+def _read_numbers(microdata: Microdata, name: str) -> NDArray[np.float64]:
+    """Return the numbers of an attribute, or its ranks, float64 (n,)."""
+    return microdata.numbers[:, [attribute.name for attribute in microdata.numeric].index(name)]
+
+
+def _read_released_numbers(microdata: Microdata, column: ReleasedColumn) -> NDArray[np.float64]:
+    """Return the released numbers of a column, or their ranks, float64 (n_classes,)."""
+    [attribute] = [a for a in microdata.numeric if a.name == column.quasi_identifier]
+    if attribute.kind is not Kind.ORDINAL:
+        return column.as_float()
+    ranks = {value: rank for rank, value in enumerate(attribute.order)}
+    return np.array([ranks.get(value, 0) for value in column.values.tolist()], np.float64)

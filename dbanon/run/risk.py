@@ -1,0 +1,120 @@
+"""Measure the disclosure risk of a job's source and of its release, before readers see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from dbanon.data.extension import load_runner
+from dbanon.errors import InvalidParameter, RiskTooHigh
+from dbanon.job.job import Job
+from dbanon.job.risk import JobRisk
+from dbanon.release.outcome import RiskFigures
+from dbanon.run.job_runner import RiskRunner, TableRows
+from dbanon.stores.exports.destinations import file_for, make_directories
+from dbanon.stores.ports import PreparedRelease, Source
+from dbanon.stores.sql_persons import StagedSqlRelease
+from dbanon.stores.sql_target import SqlTarget
+
+
+def find_risk_measure(
+    job: Job, source: Source, target: SqlTarget
+) -> Callable[..., RiskFigures] | None:
+    """Return what measures the disclosure risk of a run; None if its job measures none."""
+    risk = job.risk
+    if risk is None:
+        return None
+
+    def measure(
+        draft: PreparedRelease, staged_release: StagedSqlRelease, tick: Callable[[float], None]
+    ) -> RiskFigures:
+        return _measure_risk(risk, draft, source, target, staged_release, tick)
+
+    return measure
+
+
+def _measure_risk(
+    risk: JobRisk,
+    draft: PreparedRelease,
+    source: Source,
+    target: SqlTarget,
+    staged_release: StagedSqlRelease,
+    tick: Callable[[float], None],
+) -> RiskFigures:
+    """Measure the risk before and after, and write the figures to the file of their owner.
+
+    All rows of the source count before, including those that are withheld.
+
+    Raises
+    ------
+    InvalidParameter : persons have several rows, or an option is not allowed.
+    OutputExists, InsufficientRights : the file cannot be written.
+    RiskTooHigh : the release exceeds a limit of the job.
+    """
+    _require_rows_of_persons(draft)
+    job = draft.job
+    names = job.columns_for_risk
+    relation = replace(draft.relation, non_null_columns=())
+    sample = TableRows(
+        str(relation.name),
+        tuple(relation.attribute(name) for name in names),
+        (rows for _, rows in source.read_retained_rows(relation, names, job.chunk_rows)),
+    )
+    attributes, batches = target.read_released(staged_release, job.chunk_rows)
+    runner: RiskRunner = load_runner("sample_risk")
+    figures = runner.compare(
+        risk.measure_options(job.quasi_identifiers),
+        sample,
+        TableRows(str(draft.output.name), attributes, batches),
+        tick,
+    )
+    if risk.file is not None:
+        file = file_for(risk.file.replace("{job}", str(job.name)), draft.output.release_id)
+        make_directories(file.parent)
+        runner.write(figures, draft.output.release_id, file)
+    _require_limits(risk, figures)
+    return figures
+
+
+def _require_rows_of_persons(draft: PreparedRelease) -> None:
+    """Check that each person has one row, since the risk is that of rows.
+
+    Raises
+    ------
+    InvalidParameter : a person has several rows.
+    """
+    entities = draft.microdata.entities
+    if entities is not None and len(np.unique(entities)) < len(entities):
+        raise InvalidParameter(
+            "The disclosure risk is that of rows, and persons have several rows here: their risk"
+            " would be larger.",
+            hint="Leave out `risk`, or read a view with one row per person.",
+        )
+
+
+def _require_limits(risk: JobRisk, figures: RiskFigures) -> None:
+    """Check the limits of a job; the error says which one is exceeded, and no figure.
+
+    Raises
+    ------
+    RiskTooHigh : a limit is exceeded.
+    """
+    limits = (
+        ("max_individual", risk.max_individual, figures.highest_after),
+        ("max_global", risk.max_global, figures.mean_after),
+    )
+    exceeded = [
+        name
+        for name, limit, figure in limits
+        # Risks such as 1/11 are rounded.
+        if limit is not None and figure > limit * (1 + 1e-9)
+    ]
+    if exceeded:
+        names = " and ".join(f"risk.{name}" for name in exceeded)
+        raise RiskTooHigh(
+            f"The disclosure risk of the release is above {names}. Nothing was published.",
+            hint="Increase `k`, release fewer columns, or code them in wider bands. The job's"
+            " private file (risk.file) has the figures.",
+        )

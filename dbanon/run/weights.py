@@ -1,0 +1,137 @@
+"""Recount released design weights: alike in each class, and with the sum of the originals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import fsum, isclose
+
+from dbanon.data.types import JsonMapping, JsonObject
+from dbanon.errors import RecountFailed
+from dbanon.job.guarantee import REPORT_IT
+from dbanon.job.weight import COPIED, MEAN, WEIGHT_RECORD
+from dbanon.recoding import ReleasedColumn
+from dbanon.release.homogeneity import ClassHomogeneity
+from dbanon.run.comparison import RELEASE_AGAIN_HINT
+from dbanon.sessions.names import RelationName
+from dbanon.sessions.session import Session
+from dbanon.stores.ports import PreparedRelease, Target, W
+from dbanon.stores.sql_counts import count_homogeneous_classes, count_values
+
+# Relative difference of two sums of the same numbers, added up in different orders.
+_SUM_TOLERANCE = 1e-9
+
+
+def build_weight_record(draft: PreparedRelease) -> JsonObject:
+    """Return what the ledger records of the design weight; empty for a release without one.
+
+    The sum of the released weights is that which readers can compute.
+    """
+    if draft.job.design_weight is None:
+        return {}
+    record: JsonObject = {"column": draft.job.design_weight, "as": COPIED}
+    if draft.release.weight is not None:
+        record |= {"as": MEAN, "sum": _sum_weights(draft.release.weight, draft)}
+    return {WEIGHT_RECORD: record}
+
+
+def _sum_weights(weight: ReleasedColumn, draft: PreparedRelease) -> float:
+    """Add up the mean weights of all released rows."""
+    return fsum((weight.values * draft.release.partition.sizes).tolist())
+
+
+def require_class_weights(draft: PreparedRelease, target: Target[W], staged_release: W) -> None:
+    """Have the target count the mean weights, and check that they are as promised.
+
+    All rows that readers cannot tell apart have the same weight, at least k rows share each weight,
+    and the weights add up to those of the originals.
+
+    Raises
+    ------
+    RecountFailed : the written weights differ.
+    """
+    weight = draft.release.weight
+    if weight is None:
+        return
+    name = weight.attribute.name
+    rows_by_weight = target.count_values(staged_release, name)
+    homogeneity = target.count_homogeneous_classes(staged_release, draft.class_columns, name)
+    problem = find_weight_problem(
+        rows_by_weight,
+        homogeneity,
+        k=int(draft.job.policy.k),
+        rows=int(draft.release.partition.sizes.sum()),
+        expected_sum=_sum_weights(weight, draft),
+    )
+    if problem is not None:
+        raise RecountFailed(
+            f'The mean weights in column "{name}" were not written as computed: {problem}; nothing'
+            " was published.",
+            hint=REPORT_IT,
+        )
+
+
+def find_weight_problem(
+    rows_by_weight: Mapping[str | None, int],
+    homogeneity: ClassHomogeneity,
+    *,
+    k: int,
+    rows: int,
+    expected_sum: float,
+) -> str | None:
+    """Describe the first error in the mean weights of a release; None if there is none.
+
+    Parameters
+    ----------
+    rows_by_weight : the number of rows by weight, which may be NULL.
+    homogeneity : how many classes have a single weight.
+    k : the number of rows that must share a weight.
+    rows : the number of rows of the release.
+    expected_sum : the sum of the weights.
+    """
+    if None in rows_by_weight or sum(rows_by_weight.values()) != rows:
+        return "rows have no weight"
+    if homogeneity.classes != homogeneity.of_classes:
+        return "rows of one class have different weights"
+    if rows_by_weight and min(rows_by_weight.values()) < k:
+        return f"fewer than k = {k} rows share a weight"
+    total = fsum(float(str(weight)) * count for weight, count in rows_by_weight.items())
+    if not isclose(total, expected_sum, rel_tol=_SUM_TOLERANCE):
+        return "their sum is not that of the originals"
+    return None
+
+
+def verify_class_weights(
+    session: Session, relation: RelationName, names: Sequence[str], record: JsonMapping, k: int
+) -> None:
+    """Recount the mean weights of a release in a database or a file.
+
+    Parameters
+    ----------
+    names : the quasi-identifiers and strata of the release.
+    record : the record of the design weight; empty for a release without one.
+    k : the number of rows that must share a weight.
+
+    Raises
+    ------
+    RecountFailed : the weights are not as recorded.
+    ColumnNotFound : there is no such column.
+    """
+    if record.get("as") != MEAN:
+        return
+    name = str(record["column"])
+    # Raises ColumnNotFound.
+    session.catalog.find_source(relation).attribute(name)
+    homogeneity = count_homogeneous_classes(session, relation, names, name)
+    problem = find_weight_problem(
+        count_values(session, relation, name),
+        homogeneity,
+        k=k,
+        rows=homogeneity.of_rows,
+        expected_sum=float(record["sum"]),
+    )
+    if problem is not None:
+        raise RecountFailed(
+            f'The mean weights in column "{name}" of {relation} are not those of its release:'
+            f" {problem}.",
+            hint=RELEASE_AGAIN_HINT,
+        )

@@ -1,0 +1,367 @@
+"""The design weight on every database: the mean of each class, with the sum of the originals."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from math import fsum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from pyarrow import parquet
+
+import dbanon
+from dbanon.doors.cli.main import main
+from dbanon.errors import (
+    InvalidParameter,
+    KeptColumnTells,
+    NonFiniteValue,
+    RecountFailed,
+    UnsupportedType,
+)
+from dbanon.stores.sql_target import SqlTarget
+from tests.stores.databases import ALL_NAMES, Database
+from tests.stores.refusal import refuse
+
+DATABASES = ALL_NAMES
+
+QI = ["age", "height"]
+N = 120
+
+
+def rows(kind: str = "double") -> list[tuple[Any, ...]]:
+    """Persons with their design weights: nearly every row has one of its own."""
+    draw = np.random.default_rng(7)
+    ages = draw.integers(18, 90, N).tolist()
+    heights = draw.integers(150, 200, N).tolist()
+    weights = np.round(draw.lognormal(5, 0.6, N), 2)
+    if kind == "integer":
+        weights = np.ceil(weights).astype(np.int64)
+    regions = ["north" if i % 3 else "south" for i in range(N)]
+    return list(zip(range(N), ages, heights, regions, weights.tolist(), strict=True))
+
+
+def load(database: Database, kind: str = "double") -> pd.DataFrame:
+    types = database.types
+    columns = {
+        "id": "integer PRIMARY KEY",
+        "age": types["integer"],
+        "height": types["integer"],
+        "region": types["text"],
+        "w": types[kind],
+    }
+    database.load("people", columns, rows(kind))
+    return pd.DataFrame(rows(kind), columns=list(columns))
+
+
+def released(database: Database, output: str = "release.people") -> list[tuple[Any, ...]]:
+    values = database.rows(f"SELECT age, height, w FROM {database.relation(output)}")
+    return sorted((str(age), str(height), float(weight)) for age, height, weight in values)
+
+
+def of_frame(frame: pd.DataFrame, **options: Any) -> list[tuple[Any, ...]]:
+    arguments: dict[str, Any] = {"quasi_identifiers": QI, "k": 3, "design_weight": "w", **options}
+    released_frame, _ = dbanon.anonymize_frame(frame, **arguments)
+    values = released_frame[["age", "height", "w"]].itertuples(index=False, name=None)
+    return sorted((str(age), str(height), float(weight)) for age, height, weight in values)
+
+
+def assert_safe(released_rows: list[tuple[Any, ...]], total: float, k: int = 3) -> None:
+    """Rows that are released alike have one weight, k rows share each, and the sum is kept."""
+    weights: dict[tuple[Any, ...], set[float]] = {}
+    for *labels, weight in released_rows:
+        weights.setdefault(tuple(labels), set()).add(weight)
+    assert all(len(of_class) == 1 for of_class in weights.values())
+    assert min(Counter(weight for *_, weight in released_rows).values()) >= k
+    assert fsum(weight for *_, weight in released_rows) == pytest.approx(total, rel=1e-12)
+
+
+@pytest.mark.in_turn(of="file")
+@pytest.mark.parametrize("kind", ["double", "decimal", "integer"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"method": "gaa_cp"},
+        {"method": "local_suppression", "recode": {"age": [40, 65], "height": [170, 180]}},
+        {"by": ["region"], "recoding": "median"},
+        {"entity": "id", "recoding": "representative", "evaluate": True},
+    ],
+    ids=["mean", "ranges", "cells", "strata", "persons"],
+)
+def test_the_same_as_of_a_data_frame(
+    database: Database, options: dict[str, Any], kind: str
+) -> None:
+    frame = load(database, kind)
+    report = database.anonymize(quasi_identifiers=QI, design_weight="w", **options)
+    assert released(database) == of_frame(frame, **options)
+    if "by" not in options:
+        assert_safe(released(database), fsum(frame["w"]))
+    record = report.arguments["design_weight"]
+    assert (record["column"], record["as"]) == ("w", "mean")
+    assert record["sum"] == pytest.approx(fsum(frame["w"]), rel=1e-12)
+    assert "w: mean of each class" in str(report)
+    verification = dbanon.verify(database.url, "release.people")
+    assert verification.unchanged
+
+
+def test_weighted_means_keep_the_weighted_total(database: Database) -> None:
+    frame = load(database).astype({"age": float})
+    database.execute(
+        f"CREATE TABLE {database.relation('exact')} AS SELECT id, CAST(age AS"
+        f" {database.types['double']}) AS age, w FROM {database.relation('people')}"
+    )
+    key: dict[str, Any] = {"key": ["id"]}
+    database.anonymize(table="exact", quasi_identifiers=["age"], k=6, design_weight="w", **key)
+    total = database.rows(f"SELECT sum(age * w) FROM {database.relation('release.people')}")[0][0]
+    assert float(total) == pytest.approx(float(frame["age"] @ frame["w"]), rel=1e-12)
+
+
+def test_strata_keep_their_sums(database: Database) -> None:
+    frame = load(database)
+    database.anonymize(quasi_identifiers=QI, design_weight="w", by=["region"])
+    sums = database.rows(
+        f"SELECT region, sum(w) FROM {database.relation('release.people')} GROUP BY region"
+    )
+    expected = frame.groupby("region")["w"].sum()
+    assert {region: float(total) for region, total in sums} == pytest.approx(dict(expected))
+
+
+def test_withheld_rows_leave_their_weight_to_others(database: Database) -> None:
+    frame = load(database)
+    # Two rows have a value that no third one shares, so that both are withheld.
+    database.execute(f"UPDATE {database.relation('people')} SET height = 100 WHERE id < 2")
+    report = database.anonymize(
+        quasi_identifiers=QI,
+        design_weight="w",
+        method="full_domain",
+        options={"suppression": 0.05},
+        recoding="generalization",
+        max_suppression=0.05,
+        hierarchies={"age": {"intervals": [100]}, "height": {"intervals": [20]}},
+    )
+    assert report.suppressed > 0
+    assert_safe(released(database), fsum(frame["w"]))
+
+
+def test_copied_weights_are_asked_for_by_name(database: Database) -> None:
+    frame = load(database)
+    with pytest.warns(KeptColumnTells, match='"w"'):
+        report = database.anonymize(quasi_identifiers=QI, design_weight="w", weight_as="copied")
+    assert report.arguments["design_weight"] == {"column": "w", "as": "copied"}
+    assert report.kept == ("w",)
+    assert "COPIED as it is" in str(report)
+    weights = sorted(weight for *_, weight in released(database))
+    assert weights == pytest.approx(sorted(frame["w"]))
+    dbanon.verify(database.url, "release.people")
+    # A nearly unique weight identifies rows.
+    with pytest.raises(dbanon.errors.TellingColumnRefused):
+        database.anonymize(
+            quasi_identifiers=QI,
+            design_weight="w",
+            weight_as="copied",
+            output="release.strict",
+            releases="independent",
+            strict=True,
+        )
+
+
+def test_the_recount_refuses_other_weights(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(database)
+    count_values = SqlTarget.count_values
+
+    def count_another(self: SqlTarget, staged_release: Any, name: str) -> Any:
+        counts: dict[Any, int] = dict(count_values(self, staged_release, name))
+        first, *_ = counts
+        rows = counts.pop(first)
+        return {**counts, float(first) * 2: rows}
+
+    monkeypatch.setattr(SqlTarget, "count_values", count_another)
+    options: dict[str, Any] = {"quasi_identifiers": QI, "design_weight": "w"}
+    refuse(database, RecountFailed, "their sum is not that of the originals", **options)
+
+
+def test_verify_recounts_weights(database: Database) -> None:
+    load(database)
+    database.anonymize(quasi_identifiers=QI, design_weight="w")
+    table = database.relation("release.people")
+    [(weight,)] = database.rows(f"SELECT max(w) FROM {table}")
+    # Lower the weight of a class, whose rows stay alike.
+    database.execute(f"UPDATE {table} SET w = w - 1 WHERE w > {float(weight) - 1e-6!r}")
+    with pytest.raises(RecountFailed, match="their sum is not that of the originals"):
+        dbanon.verify(database.url, "release.people")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"), [("NULL", "in 1 of 120 rows"), ("0", "in 1 of"), ("-2.5", "in 1 of")]
+)
+def test_weights_that_are_none(database: Database, value: str, message: str) -> None:
+    load(database)
+    database.execute(f"UPDATE {database.relation('people')} SET w = {value} WHERE id = 5")
+    error = refuse(database, InvalidParameter, message, design_weight="w")
+    assert "2.5" not in str(error)
+
+
+def test_weights_that_are_not_finite(database: Database) -> None:
+    if database.name == "mariadb":
+        pytest.skip("no infinite numbers")
+    load(database)
+    infinity = "9e999" if database.name == "sqlite" else "'infinity'"
+    database.execute(f"UPDATE {database.relation('people')} SET w = {infinity} WHERE id = 5")
+    refuse(database, NonFiniteValue, '"w"', design_weight="w")
+
+
+def test_other_refusals(database: Database, tmp_path: Path) -> None:
+    load(database)
+    refuse(database, UnsupportedType, "cannot be the number of persons", design_weight="region")
+    for role in ("quasi_identifiers", "sensitive", "keep", "by"):
+        columns = [*QI, "w"] if role == "quasi_identifiers" else ["w"]
+        refuse(database, InvalidParameter, "more than once", **{role: columns}, design_weight="w")
+    refuse(database, InvalidParameter, "cannot be released", entity="w", design_weight="w")
+    refuse(database, InvalidParameter, "no column is the design weight", weight_as="copied")
+    refuse(database, InvalidParameter, "weight_as", weight_as="rounded", design_weight="w")
+    refuse(
+        database,
+        InvalidParameter,
+        "would belong to few rows",
+        method="individual_ranking",
+        guarantee="per_attribute",
+        design_weight="w",
+    )
+    refuse(
+        database,
+        InvalidParameter,
+        "cannot use a design weight",
+        spill=str(tmp_path),
+        block_size=50,
+        design_weight="w",
+    )
+    refuse(
+        database,
+        InvalidParameter,
+        "design weights would change",
+        chain=dbanon.Chain("survey", key=f"file:{tmp_path / 'key'}"),
+        entity="id",
+        design_weight="w",
+    )
+
+
+def test_to_another_database(database: Database, make_database: Any) -> None:
+    frame = load(database)
+    other = make_database("sqlite" if database.name == "duckdb" else "duckdb")
+    database.anonymize(quasi_identifiers=QI, target=other.url, design_weight="w")
+    assert released(other) == of_frame(frame)
+    assert dbanon.verify(other.url, "release.people").unchanged
+
+
+def test_a_job_file_its_plan_and_its_refresh(database: Database, tmp_path: Path) -> None:
+    frame = load(database)
+    columns: dict[str, Any] = {name: {"role": "quasi_identifier"} for name in QI}
+    columns |= {"w": {"role": "weight"}, "id": {"role": "identifier"}}
+    columns |= {"region": {"role": "drop"}}
+    job = {
+        "name": "survey",
+        "table": "people",
+        "columns": columns,
+        "k": 3,
+        "output": {"table": "release.people"},
+    }
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        json.dumps({"version": 1, "source": {"url": database.url}, "jobs": [job]}), encoding="utf-8"
+    )
+    for command in ("check", "plan", "run"):
+        result = CliRunner().invoke(main, [command, str(path), "--allow-inline-password"])
+        assert result.exit_code == 0, result.output
+        if command == "plan":
+            assert "mean of each class" in result.output.replace("\n", " ")
+    assert released(database) == of_frame(frame)
+    # A release is made again from the ledger's entry.
+    dbanon.refresh(database.url, "release.people")
+    assert released(database) == of_frame(frame)
+
+
+def test_rules_and_the_command_line(database: Database) -> None:
+    frame = load(database)
+    rules: dict[str, Any] = {"age": "quasi_identifier", "height": "quasi_identifier"}
+    rules |= {"w": "weight", "id": "identifier", "region": "drop"}
+    dbanon.declare(database.url, "people", rules)
+    database.anonymize(declared=True)
+    assert released(database) == of_frame(frame)
+    command = ["anonymize", database.url, "--table", "people", "--output", "release.second"]
+    command += ["-q", "age", "-q", "height", "--k", "3", "--design-weight", "w"]
+    result = CliRunner().invoke(main, [*command, "--releases", "independent"])
+    assert result.exit_code == 0, result.output
+    assert released(database, "release.second") == of_frame(frame)
+    with pytest.raises(InvalidParameter, match="More than one column has the role weight"):
+        dbanon.declare(database.url, "people", {"region": "weight"})
+
+
+def test_advice_and_init_propose_the_role(database: Database) -> None:
+    frame = load(database)
+    people = database.relation("people")
+    database.execute(f"ALTER TABLE {people} RENAME COLUMN w TO sampling_weight")
+    options: dict[str, Any] = {"quasi_identifiers": QI, "k": [3, 4], "methods": ["mdav"]}
+    advice = dbanon.advise(database.url, table="people", key=["id"], **options)
+    assert advice.design_weight == advice.start["design_weight"] == "sampling_weight"
+    assert advice.rules["sampling_weight"] == "weight"
+    dbanon.anonymize(database.url, **{**advice.start, "output": "release.people"})
+    [(total,)] = database.rows(
+        f"SELECT sum(sampling_weight) FROM {database.relation('release.people')}"
+    )
+    assert float(total) == pytest.approx(fsum(frame["w"]))
+    of_frame_advice = dbanon.advise(frame.rename(columns={"w": "sampling_weight"}), **options)
+    assert of_frame_advice.start["design_weight"] == "sampling_weight"
+    result = CliRunner().invoke(main, ["init", database.url, "--table", "people"])
+    assert result.exit_code == 0, result.output
+    [line] = [line for line in result.stdout.splitlines() if "sampling_weight:" in line]
+    # Releases of a chain, which a database with chains is proposed, have no design weight.
+    expected = "role: drop" if re.search("^    chain:", result.stdout, re.M) else "role: weight"
+    assert expected in line, result.stdout
+
+
+def test_the_role_in_a_file_of_init(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    frame = pd.DataFrame(rows(), columns=["id", "age", "height", "region", "wgt"])
+    frame.drop(columns="id").to_csv("survey.csv", index=False)
+    proposed = CliRunner().invoke(main, ["init", "file:survey.csv", "--table", "survey"])
+    assert "role: weight}" in proposed.stdout
+    Path("job.yaml").write_text(proposed.stdout, encoding="utf-8")
+    done = CliRunner().invoke(main, ["run", "job.yaml"])
+    assert done.exit_code == 0, done.output
+
+
+def test_an_exported_file_is_counted_again(database: Database, tmp_path: Path) -> None:
+    frame = load(database)
+    path = tmp_path / "people.parquet"
+    database.anonymize(quasi_identifiers=QI, design_weight="w", exports=[path])
+    assert dbanon.verify_file(path).rows == N
+    table = parquet.read_table(path)
+    assert fsum(table["w"].to_pylist()) == pytest.approx(fsum(frame["w"]))
+    half = pa.array([weight / 2 for weight in table["w"].to_pylist()])
+    changed = table.set_column(table.schema.get_field_index("w"), table.schema.field("w"), half)
+    parquet.write_table(changed, path)
+    with pytest.raises(RecountFailed, match="their sum is not that of the originals"):
+        dbanon.verify_file(path)
+
+
+def test_a_weight_that_may_be_missing_is_not_proposed(database: Database) -> None:
+    load(database)
+    people = database.relation("people")
+    database.execute(
+        f"ALTER TABLE {people} RENAME COLUMN w TO sampling_weight",
+        f"UPDATE {people} SET sampling_weight = NULL WHERE id < 10",
+    )
+    options: dict[str, Any] = {"quasi_identifiers": QI, "k": [3, 4], "methods": ["mdav"]}
+    advice = dbanon.advise(database.url, table="people", key=["id"], **options)
+    assert advice.design_weight is None
+    assert "design_weight" not in advice.start
+    assert advice.rules["sampling_weight"]["role"] == "drop"
