@@ -16,6 +16,7 @@ from dbanon.advice.roles import (
     REASONS,
     UNDECIDED,
     RoleProposal,
+    describe_copied_weight,
     find_design_weight,
 )
 from dbanon.advice.singling import SetUniqueness, UniqueColumnSets
@@ -293,6 +294,11 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
         recommendation = self.recommendation
         pairs = [("entity", describe_entity(self.entity))] if self.entity else []
         pairs += [("nulls", str(self.nulls))] if self.nulls is not None else []
+        pairs += [
+            ("design weight", describe_design_weight(each.column))
+            for each in self.columns
+            if each.column.name == self.design_weight
+        ]
         if recommendation is None:
             # Exactly one release was tried, so that there is no comparison.
             [point] = self.sweep.points
@@ -359,6 +365,14 @@ def describe_entity(name: str) -> str:
     return (
         f"{json_text(name)} identifies persons: k counts its values, and it"
         " is not released. As a quasi-identifier it would make classes of one person each"
+    )
+
+
+def describe_design_weight(column: ColumnProfile) -> str:
+    """Explain how a column that is proposed as design weight is released."""
+    warning = describe_copied_weight(column)
+    return f"{json_text(column.name)} is released as the mean of each class" + (
+        f": {warning}" if warning else ""
     )
 
 

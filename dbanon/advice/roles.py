@@ -169,6 +169,13 @@ def find_design_weight(roles: Mapping[str, RoleProposal], profile: Profile) -> s
     return None
 
 
+def describe_copied_weight(column: ColumnProfile) -> str:
+    """Describe what a copy of a design weight would reveal; empty if rows share their weights."""
+    if column.n_distinct < _MIN_DISTINCT_SHARE * column.n_non_null:
+        return ""
+    return "most rows have a weight of their own, so a copy would identify them"
+
+
 def is_code(column: ColumnProfile) -> bool:
     """True if integers represent categories: few distinct values, and a word for a category."""
     has_few_values = column.n_distinct <= MAX_CODES and 2 * column.n_distinct <= column.n_non_null

@@ -12,16 +12,22 @@ from dbanon.errors import DbanonError, RecountFailed, ReleaseChanged
 from dbanon.hierarchy.spec import HierarchySource, parse
 from dbanon.job.chain_guarantee import FIRST_RELEASE_SUFFIX
 from dbanon.job.guarantee import PERSONS
+from dbanon.job.weight import MEAN
 from dbanon.ledger.recorded_report import recorded_digest, released_columns
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.measures import HIERARCHICAL, Model
 from dbanon.measures.recount import require_levels, trees_of_models
 from dbanon.partitioning.protect import add_null_leaves
+from dbanon.run.weights import find_weight_problem
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 from dbanon.stores import digest
 from dbanon.stores.hierarchies import resolve
-from dbanon.stores.sql_counts import count_class_values
+from dbanon.stores.sql_counts import (
+    count_class_values,
+    count_homogeneous_classes,
+    count_values,
+)
 
 # The kinds of differences, as named in messages.
 COLUMNS, TYPES, ROWS = "columns", "types", "rows (digest)"
@@ -241,6 +247,43 @@ def recount_models(
     for index, level in zip(models, levels, strict=True):
         model_counts[index] = replace(model_counts[index], counted=level.achieved)
     return tuple(model_counts)
+
+
+def verify_class_weights(
+    session: Session, relation: RelationName, names: Sequence[str], record: JsonMapping, k: int
+) -> None:
+    """Recount the mean weights of a release in a database or a file.
+
+    Parameters
+    ----------
+    names : the quasi-identifiers and strata of the release.
+    record : the record of the design weight; empty for a release without one.
+    k : the number of rows that must share a weight.
+
+    Raises
+    ------
+    RecountFailed : the weights are not as recorded.
+    ColumnNotFound : there is no such column.
+    """
+    if record.get("as") != MEAN:
+        return
+    name = str(record["column"])
+    # Raises ColumnNotFound.
+    session.catalog.find_source(relation).attribute(name)
+    homogeneity = count_homogeneous_classes(session, relation, names, name)
+    problem = find_weight_problem(
+        count_values(session, relation, name),
+        homogeneity,
+        k=k,
+        rows=homogeneity.of_rows,
+        expected_sum=float(record["sum"]),
+    )
+    if problem is not None:
+        raise RecountFailed(
+            f'The mean weights in column "{name}" of {relation} are not those of its release:'
+            f" {problem}.",
+            hint=RELEASE_AGAIN_HINT,
+        )
 
 
 def _restore_model(

@@ -22,8 +22,13 @@ from dbanon.job.guarantee import Guarantee
 from dbanon.ledger import entries
 from dbanon.ledger.recorded_report import require_classes
 from dbanon.ledger.release_tables import RELEASE_ID_PATTERN, ReleaseRelation, find_release_relation
-from dbanon.run.comparison import RELEASE_AGAIN_HINT, Comparison, ModelCount, recount_models
-from dbanon.run.weights import verify_class_weights
+from dbanon.run.comparison import (
+    RELEASE_AGAIN_HINT,
+    Comparison,
+    ModelCount,
+    recount_models,
+    verify_class_weights,
+)
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.recount_statements import reader_agreement_query
 from dbanon.sessions.session import Session

@@ -19,9 +19,8 @@ from dbanon.job.export import CSV, PARQUET, STATISTICS_FORMATS
 from dbanon.job.guarantee_names import guarantee_from_ledger
 from dbanon.job.weight import WEIGHT_RECORD
 from dbanon.ledger.entry_checks import MALFORMED_ERRORS, is_list_of_strings, require_arguments
-from dbanon.run.comparison import recount_models
+from dbanon.run.comparison import recount_models, verify_class_weights
 from dbanon.run.verify import Verification, recount_column_sets, require_k
-from dbanon.run.weights import verify_class_weights
 from dbanon.sessions.names import RelationName
 from dbanon.stores.duckdb.file_counts import open_file_session
 from dbanon.stores.exports.formats import metadata_of

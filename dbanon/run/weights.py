@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import fsum, isclose
 
-from dbanon.data.types import JsonMapping, JsonObject
+from dbanon.data.types import JsonObject
 from dbanon.errors import RecountFailed
 from dbanon.job.guarantee import REPORT_IT
 from dbanon.job.weight import COPIED, MEAN, WEIGHT_RECORD
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.homogeneity import ClassHomogeneity
-from dbanon.run.comparison import RELEASE_AGAIN_HINT
-from dbanon.sessions.names import RelationName
-from dbanon.sessions.session import Session
 from dbanon.stores.ports import PreparedRelease, Target, W
-from dbanon.stores.sql_counts import count_homogeneous_classes, count_values
 
 # Relative difference of two sums of the same numbers, added up in different orders.
 _SUM_TOLERANCE = 1e-9
@@ -98,40 +94,3 @@ def find_weight_problem(
     if not isclose(total, expected_sum, rel_tol=_SUM_TOLERANCE):
         return "their sum is not that of the originals"
     return None
-
-
-def verify_class_weights(
-    session: Session, relation: RelationName, names: Sequence[str], record: JsonMapping, k: int
-) -> None:
-    """Recount the mean weights of a release in a database or a file.
-
-    Parameters
-    ----------
-    names : the quasi-identifiers and strata of the release.
-    record : the record of the design weight; empty for a release without one.
-    k : the number of rows that must share a weight.
-
-    Raises
-    ------
-    RecountFailed : the weights are not as recorded.
-    ColumnNotFound : there is no such column.
-    """
-    if record.get("as") != MEAN:
-        return
-    name = str(record["column"])
-    # Raises ColumnNotFound.
-    session.catalog.find_source(relation).attribute(name)
-    homogeneity = count_homogeneous_classes(session, relation, names, name)
-    problem = find_weight_problem(
-        count_values(session, relation, name),
-        homogeneity,
-        k=k,
-        rows=homogeneity.of_rows,
-        expected_sum=float(record["sum"]),
-    )
-    if problem is not None:
-        raise RecountFailed(
-            f'The mean weights in column "{name}" of {relation} are not those of its release:'
-            f" {problem}.",
-            hint=RELEASE_AGAIN_HINT,
-        )

@@ -27,6 +27,7 @@ from dbanon.errors import (
 )
 from dbanon.stores.sql_target import SqlTarget
 from tests.stores.databases import ALL_NAMES, Database
+from tests.stores.job_lines import call, job, write
 from tests.stores.refusal import refuse
 
 DATABASES = ALL_NAMES
@@ -313,6 +314,8 @@ def test_advice_and_init_propose_the_role(database: Database) -> None:
     advice = dbanon.advise(database.url, table="people", key=["id"], **options)
     assert advice.design_weight == advice.start["design_weight"] == "sampling_weight"
     assert advice.rules["sampling_weight"] == "weight"
+    [text] = [text for label, text in advice.recommended() if label == "design weight"]
+    assert "a copy would identify them" in text
     dbanon.anonymize(database.url, **{**advice.start, "output": "release.people"})
     [(total,)] = database.rows(
         f"SELECT sum(sampling_weight) FROM {database.relation('release.people')}"
@@ -334,6 +337,7 @@ def test_the_role_in_a_file_of_init(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     frame.drop(columns="id").to_csv("survey.csv", index=False)
     proposed = CliRunner().invoke(main, ["init", "file:survey.csv", "--table", "survey"])
     assert "role: weight}" in proposed.stdout
+    assert "a copy would identify them" in proposed.stdout
     Path("job.yaml").write_text(proposed.stdout, encoding="utf-8")
     done = CliRunner().invoke(main, ["run", "job.yaml"])
     assert done.exit_code == 0, done.output
@@ -365,3 +369,26 @@ def test_a_weight_that_may_be_missing_is_not_proposed(database: Database) -> Non
     assert advice.design_weight is None
     assert "design_weight" not in advice.start
     assert advice.rules["sampling_weight"]["role"] == "drop"
+
+
+def test_the_risk_of_a_job_takes_the_weight_of_its_columns(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(database)
+    monkeypatch.setenv("PEOPLE", database.url)
+    roles = dict.fromkeys(QI, "{role: quasi_identifier}")
+    roles |= {"id": "{role: identifier}", "region": "{role: drop}", "w": "{role: weight}"}
+    text = job(roles=roles, output="{table: people}", risk='{file: "own/{release}.json"}')
+    done = call("run", write(tmp_path, text))
+    assert done.exit_code == 0, done.stderr
+    [file] = (tmp_path / "own").iterdir()
+    figures = json.loads(file.read_text(encoding="utf-8"))
+    expected = dbanon.disclosure_risk(
+        database.url, "people", quasi_identifiers=QI, weight="w", released="release.people"
+    ).to_dict()
+    for side in ("before", "after"):
+        assert figures[side]["basis"] == "weights"
+        size = expected[side]["population_size"]
+        assert figures[side]["population_size"] == pytest.approx(size)
+        highest = expected[side]["individual"]["highest"]
+        assert figures[side]["individual"]["highest"] == pytest.approx(highest)

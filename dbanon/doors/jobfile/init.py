@@ -25,6 +25,7 @@ from dbanon.advice.roles import (
     REASONS,
     SENSITIVE,
     RoleProposal,
+    describe_copied_weight,
     find_design_weight,
 )
 from dbanon.data.memory import half_of_memory
@@ -366,6 +367,7 @@ class _TableDescription:
     output : the proposed name of the output; None for the table's name.
     coding : how a profile has quasi-identifiers coded.
     design_weight : the column to propose as design weight; None if there is none.
+    weight_warning : what a copy of it would reveal; empty if that is little.
     """
 
     attributes: tuple[Attribute, ...]
@@ -379,13 +381,16 @@ class _TableDescription:
     output: str | None = None
     coding: Coding = NO_CODING
     design_weight: str | None = None
+    weight_warning: str = ""
 
     def propose_weight(self, column: ColumnProposal) -> ColumnProposal:
         """Give the role weight to the proposed column; other columns keep their proposals."""
         # Releases of chains have no design weight.
         if column.attribute.name != self.design_weight or self.chain.is_part_of_job:
             return column
-        return replace(column, role=WEIGHT)
+        warning = self.weight_warning
+        comment = f"{column.comment}; {warning}" if warning else column.comment
+        return replace(column, role=WEIGHT, comment=comment)
 
     def render_row_keys(self, decided_options: Mapping[str, object]) -> str:
         """Render the keys for the person identifier and for NULLs.
@@ -482,6 +487,7 @@ def _describe_table(
             [column.deciding_option for column in columns if column.deciding_option is not None],
         )
         kinds = propose_kinds(request, qi_names, role_proposals.profile)
+        design_weight = find_design_weight(role_proposals.roles, role_proposals.profile)
         # The output, a view, must not have the name of an existing table.
         output = None
         if supports_view_releases(url) and decisions.target is None:
@@ -497,7 +503,10 @@ def _describe_table(
             reading=reading,
             output=output,
             coding=propose_coding(request.profile, qi_names, role_proposals.profile),
-            design_weight=find_design_weight(role_proposals.roles, role_proposals.profile),
+            design_weight=design_weight,
+            weight_warning=""
+            if design_weight is None
+            else describe_copied_weight(role_proposals.profile.column(design_weight)),
         )
 
 
