@@ -112,11 +112,12 @@ sanitize: setup ## kernel tests under AddressSanitizer and UBSan, in a build of 
 bench: setup $(VENV)/.bench ## seconds, memory and loss side by side
 	$(VENV)/bin/python -I -m benchmarks
 
-picture: setup ## docs/report.png, docs/workbench.png and docs/architecture.svg again
+picture: setup ## the pictures in docs again
 	.ci/prepare.sh browser
 	$(VENV)/bin/python -m tests.docs.house_picture
 	$(VENV)/bin/python -m tests.docs.report_picture
 	$(VENV)/bin/python -m tests.docs.workbench_picture
+	$(VENV)/bin/python -m tests.docs.risk_pictures
 
 site: setup $(VENV)/.docs ## the documentation as a website in build/site/html; warnings are errors
 	$(VENV)/bin/python -m docs.site.build

@@ -478,11 +478,16 @@ class Job:
         return (*filter(None, (self.entity,)), *self.expect.share_null)
 
     @property
+    def class_columns(self) -> tuple[str, ...]:
+        """The columns whose values the rows of a class share: quasi-identifiers and strata."""
+        return (*self.quasi_identifiers, *self.by)
+
+    @property
     def columns_for_risk(self) -> tuple[str, ...]:
         """The columns whose disclosure risk is measured, and its weights and households."""
         if self.risk is None:
             return ()
-        return self.risk.columns(self.quasi_identifiers, self.design_weight)
+        return self.risk.columns(self.class_columns, self.design_weight)
 
     @property
     def columns_to_read(self) -> tuple[str, ...]:

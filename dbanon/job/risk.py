@@ -27,7 +27,7 @@ class JobRisk:
     Parameters
     ----------
     options : options of a measurement by name, as ``dbanon risk`` has them. Without
-        ``quasi_identifiers``, those of the job are measured.
+        ``quasi_identifiers``, those of the job and its strata are measured.
     file : the path of a new file for the figures that only its owner can read, with ``{release}``;
         None for no file.
     max_individual : the largest individual risk, or household risk, that a record of the release
@@ -40,21 +40,20 @@ class JobRisk:
     max_individual: float | None = None
     max_global: float | None = None
 
-    def columns(
-        self, quasi_identifiers: Sequence[str], design_weight: str | None
-    ) -> tuple[str, ...]:
+    def columns(self, class_columns: Sequence[str], design_weight: str | None) -> tuple[str, ...]:
         """Return the columns that are measured, each once.
 
         Parameters
         ----------
-        quasi_identifiers, design_weight : those of the job.
+        class_columns : the quasi-identifiers and strata of the job.
+        design_weight : its design weight; None without one.
         """
-        options = self.measure_options(quasi_identifiers, design_weight)
+        options = self.measure_options(class_columns, design_weight)
         names = [options[name] for name in _COLUMN_OPTIONS if options.get(name) is not None]
         return tuple(dict.fromkeys([*options["quasi_identifiers"], *names]))
 
     def measure_options(
-        self, quasi_identifiers: Sequence[str], design_weight: str | None
+        self, class_columns: Sequence[str], design_weight: str | None
     ) -> KeywordArguments:
         """Return the options of the measurement.
 
@@ -62,10 +61,11 @@ class JobRisk:
 
         Parameters
         ----------
-        quasi_identifiers, design_weight : those of the job.
+        class_columns : the quasi-identifiers and strata of the job.
+        design_weight : its design weight; None without one.
         """
         options: KeywordArguments = {
-            "quasi_identifiers": tuple(quasi_identifiers),
+            "quasi_identifiers": tuple(class_columns),
             **self.options,
         }
         if design_weight is not None and not {"weight", "sampling_fraction"} & options.keys():

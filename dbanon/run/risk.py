@@ -65,7 +65,7 @@ def _measure_risk(
     attributes, batches = target.read_released(staged_release, job.chunk_rows)
     runner: RiskRunner = load_runner("sample_risk")
     figures = runner.compare(
-        risk.measure_options(job.quasi_identifiers, job.design_weight),
+        risk.measure_options(job.class_columns, job.design_weight),
         sample,
         TableRows(str(draft.output.name), attributes, batches),
         tick,

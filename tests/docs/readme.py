@@ -1,4 +1,6 @@
-"""README from top to bottom: ``python -m tests.docs.readme`` runs it, and writes the actual output.
+"""README and docs/microdata.md from top to bottom: ``python -m tests.docs.readme`` runs them.
+
+It writes the actual output into the pages. Names of pages, as in ``README.md``, run these alone.
 
 A comment before each block gives its kind:
 
@@ -22,6 +24,7 @@ from dbanon.kernels import _kernels
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "README.md"
+PAGES = (PAGE, ROOT / "docs" / "microdata.md")
 SESSION = ROOT / "examples" / "psql_session.out"
 BLOCK = re.compile(
     r"(<!-- (runnable|printed|psql)(?:: (.+?) \| (.+?))? -->\n```(\w+)\n)(.*?)(```)", re.S
@@ -58,8 +61,8 @@ def clone(folder: Path) -> Path:
     return checkout
 
 
-def run_page(text: str, checkout: Path) -> list[str]:
-    """The output of each runnable block, run in a checkout."""
+def run_page(text: str, checkout: Path, folder: Path) -> list[str]:
+    """The output of each runnable block, run in a folder by the code of a checkout."""
     site_folder = checkout.parent / "site"
     site_folder.mkdir()
     (site_folder / "sitecustomize.py").write_text(_SITE)
@@ -80,14 +83,14 @@ def run_page(text: str, checkout: Path) -> list[str]:
         script = make + code if language == "bash" else code
         done = subprocess.run(
             [*PROGRAMS[language], "-c", script],
-            cwd=checkout,
+            cwd=folder,
             env=environment,
             capture_output=True,
             text=True,
             check=False,
         )
         assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
-        outputs.append(done.stdout)
+        outputs.append(done.stdout.replace(f"{folder}{os.sep}", ""))
     return outputs
 
 
@@ -123,15 +126,23 @@ def mask(text: str) -> str:
     """A page's words without those that differ between runs."""
     text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "RELEASE", text)
     words = " ".join(text.split())
-    return re.sub(r"\b(read|cluster|write|verify|digest|total) \d+\.\d+", r"\1 SECONDS", words)
+    words = re.sub(r"\bof \d+\.\d+ s\b", "of SECONDS", words)
+    return re.sub(
+        r"\b(read|cluster|write|verify|digest|evaluate|export|total) \d+\.\d+", r"\1 SECONDS", words
+    )
 
 
-def run_and_fill() -> tuple[str, str]:
-    """The page, and the page with the output of a run."""
-    text = PAGE.read_text(encoding="utf-8")
-    with tempfile.TemporaryDirectory(prefix="dbanon-readme-") as folder:
-        return text, fill_page(text, run_page(text, clone(Path(folder))))
+def run_and_fill(page: Path = PAGE) -> tuple[str, str]:
+    """The page, and the page with the output of a run: README in a checkout, others elsewhere."""
+    text = page.read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory(prefix="dbanon-page-") as folder:
+        checkout, empty = clone(Path(folder)), Path(folder) / "empty"
+        empty.mkdir()
+        where = checkout if page == PAGE else empty
+        return text, fill_page(text, run_page(text, checkout, where))
 
 
 if __name__ == "__main__":
-    PAGE.write_text(run_and_fill()[1], encoding="utf-8")
+    for _page in PAGES:
+        if _page.name in sys.argv[1:] or not sys.argv[1:]:
+            _page.write_text(run_and_fill(_page)[1], encoding="utf-8")

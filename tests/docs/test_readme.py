@@ -1,20 +1,22 @@
-"""README is accurate: all its blocks are run, in a clone."""
+"""README and the guide for statistical offices are accurate: all their blocks are run."""
 
 from __future__ import annotations
 
 import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
-from tests.docs.readme import BLOCK, PAGE, mask, run_and_fill, session
+from tests.docs.readme import BLOCK, PAGE, PAGES, mask, run_and_fill, session
 
 TEXT = PAGE.read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
-def test_top_to_bottom_from_a_fresh_clone() -> None:
-    before, after = run_and_fill()
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_top_to_bottom_from_a_fresh_clone(page: Path) -> None:
+    before, after = run_and_fill(page)
     assert mask(before) == mask(after), "python -m tests.docs.readme writes it anew"
 
 

@@ -183,3 +183,34 @@ def test_only_a_terminal_shows_the_figures(tmp_path: Path, monkeypatch: pytest.M
     assert "highest individual risk" in on_terminal.stdout
     as_json = call("run", write(tmp_path, text), "--format", "json")
     assert "highest" not in as_json.output
+
+
+def test_strata_count_as_columns_that_others_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = DuckdbDatabase(tmp_path / "d.duckdb")
+    monkeypatch.setenv("PEOPLE", database.url)
+    _load(database)
+    text = _risk_job('{file: "own/{release}.json"}', max_suppression="1.0")
+    roles = text.replace('"region": {role: quasi_identifier}', '"region": {role: by}')
+    done = call("run", write(tmp_path, roles))
+    assert done.exit_code == 0, done.stderr
+    [private_file] = (tmp_path / "own").iterdir()
+    assert json.loads(private_file.read_text())["after"]["quasi_identifiers"] == KEYS
+
+
+def test_released_design_weights_are_those_of_the_risk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = DuckdbDatabase(tmp_path / "d.duckdb")
+    monkeypatch.setenv("PEOPLE", database.url)
+    _load(database)
+    text = _risk_job('{weight: weight, max_individual: 0.2, file: "own/{release}.json"}')
+    roles = text.replace('{role: keep, reason: "design"}', "{role: weight}")
+    done = call("run", write(tmp_path, roles))
+    assert done.exit_code == 0, done.stderr
+    [private_file] = (tmp_path / "own").iterdir()
+    figures = json.loads(private_file.read_text())
+    assert figures["after"]["basis"] == "weights"
+    sizes = [figures[side]["population_size"] for side in ("before", "after")]
+    assert sizes[1] == pytest.approx(sizes[0])

@@ -487,7 +487,7 @@ def _require_runnable(spec: JobFileSpec, job_spec: JobSpec, job: Job, *, on_clus
             "risk is not available in a chain, where a refusal would depend on who has which"
             " values: leave out risk or chain"
         )
-    require_risk_options(job.risk, job.quasi_identifiers, job.design_weight)
+    require_risk_options(job.risk, job.class_columns, job.design_weight)
     has_html_report = needs_evaluation(job_spec.report)
     if job.chain is not None and has_html_report:
         raise InvalidParameter(

@@ -113,6 +113,8 @@ def build_chain(spec: Any) -> Chain | None:
     return Chain.from_plain({name: getattr(spec, name) for name in field_names})
 
 
+# Roles of columns that a release has as numbers, so that they can be its design weight.
+_WEIGHT_ROLES = ("weight", "keep", "sensitive", "by")
 # The versions of the format of job files that this version of dbanon reads.
 FORMAT_VERSIONS = (1,)
 
@@ -370,6 +372,14 @@ class JobSpec(_JobOptions):
             self.columns[name].role in ("identifier", "drop") for name in quasi_identifiers
         ):
             raise validation_error("risk.quasi_identifiers must name a column that is released")
+        has_limit = (self.risk.max_individual, self.risk.max_global) != (None, None)
+        weight = None if self.risk.weight is None else self.columns[self.risk.weight]
+        # With the mean weight in place of each, a class of small weights would seem less at risk.
+        if has_limit and weight is not None and weight.role not in _WEIGHT_ROLES:
+            raise validation_error(
+                "risk.max_individual and risk.max_global need the weight in the release (role:"
+                " weight), or sampling_fraction in place of weight"
+            )
 
 
 def build_entity_options(entity: str | EntitySpec | None) -> dict[str, str | None]:

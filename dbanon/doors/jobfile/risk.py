@@ -93,14 +93,15 @@ def build_risk(spec: Any) -> JobRisk | None:
 
 
 def require_risk_options(
-    risk: JobRisk | None, quasi_identifiers: tuple[str, ...], design_weight: str | None
+    risk: JobRisk | None, class_columns: tuple[str, ...], design_weight: str | None
 ) -> None:
     """Check the options of a measurement together, before a database is opened.
 
     Parameters
     ----------
-    quasi_identifiers, design_weight : those of the job; empty and None if the rules of its table
+    class_columns : the quasi-identifiers and strata of the job; empty if the rules of its table
         define them.
+    design_weight : its design weight; None without one, or if the rules define it.
 
     Raises
     ------
@@ -108,6 +109,6 @@ def require_risk_options(
     """
     if risk is None:
         return
-    options = risk.measure_options(quasi_identifiers, design_weight)
+    options = risk.measure_options(class_columns, design_weight)
     if options["quasi_identifiers"]:
         _RUNNER.require_options(options)

@@ -401,6 +401,7 @@ WRONG = [
         for text, message in (
             (f"{{max_global: 0.1, weight: {SECRET}}}", "risk must name columns of the job"),
             ("{max_global: 0.1, quasi_identifiers: [name]}", "a column that is released"),
+            ("{max_global: 0.1, weight: income}", "need the weight in the release"),
         )
     ),
     Wrong(
