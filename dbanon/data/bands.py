@@ -139,6 +139,57 @@ class Bands:
         }
 
 
+@dataclass(frozen=True)
+class CopyCoding:
+    """How the numbers of a copied column are coded, row by row.
+
+    Parameters
+    ----------
+    bands : the bands, whose labels are released.
+    keeps_numbers : True if only the numbers of open bands are replaced by labels, and others are
+        released as they are.
+    """
+
+    bands: Bands
+    keeps_numbers: bool
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels that are released."""
+        return self.tail_labels if self.keeps_numbers else self.bands.labels
+
+    @property
+    def tail_labels(self) -> tuple[str, ...]:
+        """The labels of the open bands: the coded tails."""
+        return tuple(self.bands.label(band, band) for band in self.bands.open_bands)
+
+    @property
+    def conditions(self) -> list[tuple[str, str, str]]:
+        """The replacements, in order: comparison, border as SQL, label."""
+        borders, bands = self.bands.border_texts, self.bands
+        conditions = []
+        if bands.open_below:
+            conditions.append(("<", borders[0], bands.label(0, 0)))
+        if not self.keeps_numbers:
+            conditions += [
+                ("<", border, bands.label(rank, rank))
+                for rank, border in enumerate(borders[1:], bands.open_below)
+            ]
+        if bands.open_above:
+            conditions.append(
+                (">=", borders[-1], bands.label(bands.n_bands - 1, bands.n_bands - 1))
+            )
+        return conditions
+
+    def label_of(self, number: float) -> str | None:
+        """The label of a number; None if the number is released as it is."""
+        for comparison, border, label in self.conditions:
+            is_in_band = number < float(border) if comparison == "<" else number >= float(border)
+            if is_in_band:
+                return label
+        return None
+
+
 def consecutive_bands(
     low: float, high: float, *, open_below: bool = False, open_above: bool = False
 ) -> Bands:

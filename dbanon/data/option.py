@@ -17,8 +17,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, cached_property
 from numbers import Real
-from types import MappingProxyType, NoneType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from types import MappingProxyType, NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 
@@ -366,6 +375,11 @@ def _normalize(kind: object, value: object, option: Option) -> object:
     if isinstance(value, np.generic):
         value = value.item()
     origin = get_origin(kind)
+    # Callers convert values of other alternatives, such as hierarchies, themselves.
+    if origin in (Union, UnionType) and any(
+        hasattr(a, "plain_types") or (a is str and option.pattern) for a in get_args(kind)
+    ):
+        return _normalize_alternatives(kind, value, option)
     if origin in (tuple, Sequence):
         if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
             raise _NotAllowedError
@@ -395,6 +409,16 @@ def _normalize(kind: object, value: object, option: Option) -> object:
     ):
         raise _NotAllowedError
     return value
+
+
+def _normalize_alternatives(kind: object, value: object, option: Option) -> object:
+    """Normalize a value of one of several types; raises ``_NotAllowedError``."""
+    for alternative in get_args(kind):
+        try:
+            return _normalize(alternative, value, option)
+        except _NotAllowedError:
+            continue
+    raise _NotAllowedError
 
 
 def is_text(value: str) -> bool:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.bands import Bands
 from dbanon.data.frozen import dataclass
+from dbanon.data.groups import Groups
 from dbanon.errors import InvalidParameter, UnsupportedType, ValueNotInOrder
 
 # How different spellings of a person identifier are unified: TRIM removes surrounding white space,
@@ -113,6 +114,7 @@ class Attribute:
     normalize : for an identifier, how spellings are unified: one of ``NORMALIZE``, or empty.
     bands : for a column of numbers that was coded, its bands, whose labels are ``order``; otherwise
         None.
+    groups : for a column whose values were coded as groups, these groups; otherwise None.
     """
 
     name: str
@@ -131,6 +133,7 @@ class Attribute:
     nominal: bool = False
     normalize: str = ""
     bands: Bands | None = None
+    groups: Groups | None = None
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from dbanon.errors import (
     warn_caller,
 )
 from dbanon.hierarchy.spec import HierarchySource, parse_all
+from dbanon.job.date_shift import DateShift
 from dbanon.job.guarantee import WHOLE_PERSONS
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from dbanon.data.types import JsonMapping
     from dbanon.doors.progress import ProgressOption
     from dbanon.job.options import PolicyOptions
 
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
         design_weight: str | None
         weight_as: Literal["mean", "copied"] | None
         hierarchies: Mapping[str, HierarchySource] | None
+        shift_dates: DateShift | JsonMapping | None
         rows: Literal["shuffled", "input"]
         progress: ProgressOption
 
@@ -112,6 +115,7 @@ def anonymize_frame(
     hierarchies: Mapping[str, HierarchySource] | None = None,
     pseudonyms: Sequence[str] = (),
     pseudonym_key: str | None = None,
+    shift_dates: DateShift | JsonMapping | None = None,
     rows: str = SHUFFLED,
     progress: ProgressOption = None,
     **options: Unpack[PolicyOptions],
@@ -147,6 +151,8 @@ def anonymize_frame(
         ``{"intervals": [5, 10]}``.
     pseudonyms : identifiers that are released as keyed hashes, which can be joined across releases.
     pseudonym_key : source of the key of the hashes: ``file:PATH`` or ``env:NAME``.
+    shift_dates : ``{"days": 365, "columns": ["admitted"]}``: copied dates that are shifted by a
+        secret number of days, the same for all rows of a person, or for all columns of a row.
     rows : ``shuffled``, or ``input`` to return the rows in the order and with the index of the
         input. Use ``input`` only for yourself, because it links rows to their originals:
         ``RowsLinkable`` warns, and ``strict`` refuses it.
@@ -167,6 +173,7 @@ def anonymize_frame(
     identifier_options = {
         "pseudonyms": pseudonyms,
         "pseudonym_key": pseudonym_key,
+        "shift_dates": shift_dates,
         "entity": entity,
         "entity_normalize": entity_normalize,
         "persons": persons,

@@ -10,10 +10,12 @@ import shlex
 from collections.abc import Iterable, Mapping, Set
 from functools import cache
 
+from dbanon.data.groups import Groups
 from dbanon.data.option import Parameter, all_parameters, parameters
 from dbanon.data.types import JsonMapping
 from dbanon.data.words import json_text
 from dbanon.job.chain import Chain
+from dbanon.job.date_shift import DateShift
 from dbanon.job.job import Job
 from dbanon.job.private import private_method_options
 from dbanon.job.sets import ColumnSet
@@ -269,6 +271,9 @@ def _option_words(name: str, value: object) -> list[str]:
         return [flag(parameter), ",".join(map(_quote_list_item, value))]
     if isinstance(value, bool):
         return [_boolean_flag(parameter, value)]
+    if isinstance(value, DateShift):
+        columns = ",".join(map(_quote_list_item, value.columns))
+        return [flag(parameter), f"{columns}={value.days}"]
     return [flag(parameter), str(value)]
 
 
@@ -281,6 +286,8 @@ def _format_item(value: object) -> str:
     if isinstance(value, ColumnSet):
         # A set of columns that is to be k-anonymous by itself, with its own k if it has one.
         return ",".join(map(_quote_list_item, value.columns)) + (f"={value.k}" if value.k else "")
+    if isinstance(value, Groups | Mapping):
+        return json_text(value.to_plain() if isinstance(value, Groups) else value)
     if isinstance(value, (tuple, list)):
         return ",".join(map(_quote_list_item, map(str, value)))
     if isinstance(value, bool):

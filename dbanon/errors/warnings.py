@@ -29,6 +29,10 @@ class PseudonymsLink(PrivacyWarning):
     """Rows of one value can be linked by their pseudonym, in this release and in others."""
 
 
+class ShiftedDatesTell(PrivacyWarning):
+    """Something in a release tells readers by how many days its dates are shifted."""
+
+
 class PersonsBelowK(PrivacyWarning):
     """Classes hold fewer than k values of a column that looks like a person identifier."""
 

@@ -20,6 +20,7 @@ from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySpec, refuse_labels_with_values
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.chain import Chain
+from dbanon.job.date_shift import SHIFT_DATES, DateShift
 from dbanon.job.expectations import Expectations, require_expectation_names
 from dbanon.job.export import Export
 from dbanon.job.guarantee import PERSONS_CHOICES, WHOLE_PERSONS, Guarantee
@@ -37,8 +38,11 @@ from dbanon.job.requirements import (
     check_single_role,
     require_chain_options,
     require_passthrough_options,
+    require_shift_options,
     require_spillable,
     require_split_person_options,
+    require_uncounted_copies,
+    require_wildcard_options,
 )
 from dbanon.job.risk import JobRisk
 from dbanon.job.rules import RULES_NOT_READ, require_no_columns
@@ -125,6 +129,7 @@ class Job:
     memory_limit : bytes for reading and clustering; None for no limit.
     reading : the format of the source if it is a CSV file.
     pseudonym_options : the columns to release as pseudonyms.
+    shift_dates : copied columns of dates that are shifted; None if there are none.
     where : an SQL condition from the owner of the job, as after WHERE; None for all rows.
     spill : a directory that the run creates, to spill values to disk; None to keep all in memory.
     exports : files to write from the release.
@@ -230,6 +235,7 @@ class Job:
     ] = None
     reading: Reading = DEFAULT_READING
     pseudonym_options: PseudonymOptions = NO_PSEUDONYMS
+    shift_dates: Annotated[DateShift | None, SHIFT_DATES] = None
     policy: Policy
     hierarchies: Annotated[Mapping[str, Hierarchy | HierarchySpec], HIERARCHIES] = field(
         default_factory=dict
@@ -356,7 +362,17 @@ class Job:
                 require_column_sets(
                     self.policy.also_k, self.policy.models, released_columns, self.entity
                 )
-            self.pseudonym_options.require_key()
+            self.pseudonym_options.require_key(
+                shifts_persons=self.shift_dates is not None and bool(self.guarantee.entity_columns)
+            )
+            require_uncounted_copies(self.policy, (*self.sensitive, *self.keep))
+            require_shift_options(
+                self.shift_dates,
+                self.policy,
+                (*self.sensitive, *self.keep),
+                in_chain=self.chain is not None,
+                spills=self.spill is not None,
+            )
         self.pseudonym_options.check_strict(self.policy.strict)
         for column in self.hierarchies:
             if column not in self.quasi_identifiers:
@@ -391,6 +407,10 @@ class Job:
                 self.pseudonyms,
                 in_chain=self.chain is not None,
                 has_unread_rules=self.declared == RULES_NOT_READ,
+            )
+        if self.policy.null_agrees:
+            require_wildcard_options(
+                self.by, self.entity, self.columns_in_sets, self.averaged_weights
             )
         if self.chain is not None and self.declared != RULES_NOT_READ:
             require_chain_options(self.policy, self.entity, self.pseudonyms, self.releases)

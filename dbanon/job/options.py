@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from dbanon.job.chain import Chain
+from dbanon.job.date_shift import DateShift
 from dbanon.job.export import Export
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
@@ -115,11 +116,12 @@ class PolicyOptions(TypedDict, total=False):
     # amounts, without a warning where a code is expected.
     kinds: Mapping[str, str] | None
     # Code values from this number on as one value, such as 90+, before classes are made.
-    top: Mapping[str, float] | None
+    top: Mapping[str, float | str] | None
     # Code values below this number as one value, such as <18, before classes are made.
-    bottom: Mapping[str, float] | None
-    # Code numbers as bands before classes are made, the same for every row.
-    recode: Mapping[str, Sequence[float]] | None
+    bottom: Mapping[str, float | str] | None
+    # Code numbers as bands, or values as groups by name, before classes are made, the same for
+    # every row.
+    recode: Mapping[str, Sequence[float] | Mapping[str, Sequence[str | int] | str]] | None
     # hipaa: refuse a release with a column of the 18 kinds of identifiers of HIPAA Safe Harbor, as
     # far as names, types and values of columns show them. ema: refuse one with direct identifiers,
     # with ages, dates or places that are no quasi-identifiers, or with a risk above 0.09, which is
@@ -180,6 +182,9 @@ class ClassOptions(TypedDict, total=False):
     # For local_suppression: Quasi-identifiers whose cells are spared, separated by commas, the most
     # important first.
     importance: str
+    # For local_suppression: category: NULL is a value of its own. wildcard: NULL agrees with every
+    # value, a weaker rule that needs fewer cells.
+    missing: Literal["category", "wildcard"]
     # For secure_kward: Distance from the released value, in sample standard deviations of the
     # attribute.
     epsilon: float
@@ -263,8 +268,11 @@ class JobOptions(PolicyOptions, ReadingOptions, total=False):
     where: str | None
     # Identifiers to release as keyed hashes, so that releases can be joined.
     pseudonyms: Sequence[str]
-    # Where the key for pseudonyms is.
+    # Where the key for pseudonyms and for shift_dates is.
     pseudonym_key: str | None
+    # Shift dates that are copied by a secret number of days, at most this many earlier or later:
+    # the same for all rows of a person, or for all columns of a row without entity.
+    shift_dates: DateShift | Mapping[str, Any] | None
     # view: release a table behind a view with a stable name. Grants on the view survive the next
     # release.
     output_kind: Literal["table", "view"]

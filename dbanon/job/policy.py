@@ -13,8 +13,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.groups import Groups
 from dbanon.data.option import Option, check_options, document_options, find_parameter, parameters
 from dbanon.data.scales import MAHALANOBIS, STANDARDIZATIONS
+from dbanon.data.schema import NOMINAL
 from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy
@@ -30,6 +32,7 @@ from dbanon.job.synthesis import SYNTHESIS_OPTIONS
 from dbanon.job.zip_codes import ZIP_POPULATION
 from dbanon.measures import Model
 from dbanon.methods import METHODS, find_method
+from dbanon.methods.local_suppression import MISSING_OPTION, WILDCARD
 from dbanon.methods.registry import Method
 from dbanon.recoding import INTERVALS, RECODINGS, Settings, find_recoding
 from dbanon.spaces.numeric import check_weights
@@ -274,9 +277,9 @@ class Policy:
     ] = None
     orders: Annotated[Mapping[str, Sequence[str]], ORDERS] = field(default_factory=dict)
     kinds: Annotated[Mapping[str, str], KINDS] = field(default_factory=dict)
-    top: Annotated[Mapping[str, float], TOP] = field(default_factory=dict)
-    bottom: Annotated[Mapping[str, float], BOTTOM] = field(default_factory=dict)
-    recode: Annotated[Mapping[str, Sequence[float]], RECODE] = field(default_factory=dict)
+    top: Annotated[Mapping[str, float | str], TOP] = field(default_factory=dict)
+    bottom: Annotated[Mapping[str, float | str], BOTTOM] = field(default_factory=dict)
+    recode: Annotated[Mapping[str, Sequence[float] | Groups], RECODE] = field(default_factory=dict)
     profile: Annotated[str | None, PROFILE] = None
     zip_population: Annotated[str | None, ZIP_POPULATION] = None
 
@@ -349,7 +352,13 @@ class Policy:
         entity : the entity column; None to count rows.
         person_rows : one of ``PERSONS_CHOICES``: whether a class holds all rows of its persons.
         """
-        return build_guarantee(self.guarantee, entity, person_rows, **self._guarantee_fields(by))
+        return build_guarantee(
+            self.guarantee,
+            entity,
+            person_rows,
+            null_agrees=self.null_agrees,
+            **self._guarantee_fields(by),
+        )
 
     def chain_guarantee(self, by: Sequence[str], entity: str, chain: str) -> Guarantee:
         """The guarantee of a release in a chain, which also covers histories."""
@@ -367,6 +376,11 @@ class Policy:
             "withhold_failing": self.withhold_failing,
             "method_sentence": find_method(self.method).sentence,
         }
+
+    @property
+    def null_agrees(self) -> bool:
+        """True if k counts rows that agree, where NULL agrees with every value."""
+        return self.options.get(MISSING_OPTION) == WILDCARD
 
     @property
     def records_at_once(self) -> int:
@@ -399,6 +413,11 @@ class Policy:
     def coding(self) -> Coding:
         """How columns are coded before classes are made."""
         return Coding(self.top, self.bottom, self.recode)
+
+    @property
+    def kinds_as_read(self) -> dict[str, str]:
+        """The kinds of columns as they are read: values that will be grouped are read as texts."""
+        return {**self.kinds, **dict.fromkeys(self.coding.groups, NOMINAL)}
 
     @property
     def settings(self) -> Settings:
@@ -442,6 +461,33 @@ def _check_cell_suppression(policy: Policy, method: Method) -> None:
             f"Method {method.name} compares cells as equal or not, without distances.",
             hint="Leave out `standardize`.",
         )
+    if policy.null_agrees:
+        _check_wildcards(policy)
+
+
+def _check_wildcards(policy: Policy) -> None:
+    """Check the options of a release where NULL agrees with every value.
+
+    Raises
+    ------
+    InvalidParameter : an option has no meaning there.
+    """
+    subject = "Where NULL agrees with every value (missing=wildcard),"
+    if policy.models:
+        raise InvalidParameter(
+            f"{subject} rows that agree form no classes, in which a privacy model could hold.",
+            hint="Leave out `models`, or leave out `missing`: NULL is then a value of its own.",
+        )
+    if policy.block_size is not None:
+        raise InvalidParameter(
+            f"{subject} rows of all blocks agree with each other.",
+            hint="Leave out `block_size`.",
+        )
+    if policy.refine is not None:
+        raise InvalidParameter(
+            f"{subject} each row loses as little as it can, so that nothing can be refined.",
+            hint="Leave out `refine`.",
+        )
 
 
 def _check_refinement(policy: Policy, method: Method) -> None:
@@ -477,6 +523,8 @@ def _plain_value(value: object, *, is_secret: bool) -> object:
         return value.describe()
     if isinstance(value, ColumnSet):
         return value.to_plain()
+    if isinstance(value, Groups):
+        return value.describe()
     if isinstance(value, Mapping):
         return {name: _plain_value(element, is_secret=is_secret) for name, element in value.items()}
     if isinstance(value, tuple):

@@ -34,9 +34,10 @@ _KEY_LOCATION = re.compile(r"(file:.+|env:[A-Za-z_][A-Za-z0-9_]*)", re.S)
 _RAW_KEY = re.compile(r"\s*(?:(?:.*/)?(?:0x)?[0-9A-Fa-f]{64}|[\w+/-]{43}=)\s*", re.S)
 _KEY_FORM = "file:PATH or env:NAME"
 _DOCS_PAGE = "guarantees.md#pseudonyms"
-# Texts from which the HMAC key and the key's fingerprint are derived; they differ, so that the one
-# does not reveal the other.
+# Texts from which the HMAC keys of pseudonyms and of date shifts and the key's fingerprint are
+# derived; they differ, so that none reveals another.
 _KEY_LABEL, _FINGERPRINT_LABEL = b"dbanon pseudonym 1", b"dbanon pseudonym key 1"
+_OFFSET_LABEL = b"dbanon date shift 1"
 # The block size of SHA-256.
 _BLOCK_BYTES = 64
 # The length of a pseudonym.
@@ -78,7 +79,7 @@ class PseudonymOptions:
     pseudonym_key: Annotated[
         str | None,
         Option(
-            "Where the key for pseudonyms is. Never give the key itself.",
+            "Where the key for pseudonyms and for `shift_dates` is. Never give the key itself.",
             expected=_KEY_FORM,
             form="file:PATH|env:NAME",
             concerns_release=True,
@@ -111,8 +112,12 @@ class PseudonymOptions:
         map_location = map_path if kind == "file" else map_text
         return replace(self, pseudonym_key=f"{kind}:{map_location(location)}")
 
-    def require_key(self) -> None:
-        """Check that a key is set if and only if there are pseudonyms.
+    def require_key(self, *, shifts_persons: bool = False) -> None:
+        """Check that a key is set if there are pseudonyms, and only if something needs it.
+
+        Parameters
+        ----------
+        shifts_persons : True if the dates of persons are shifted, by this key if there is one.
 
         Raises
         ------
@@ -126,7 +131,7 @@ class PseudonymOptions:
                     " takes none, because logs would show it."
                 ),
             )
-        if self.pseudonym_key is not None and not self.pseudonyms:
+        if self.pseudonym_key is not None and not self.pseudonyms and not shifts_persons:
             raise InvalidParameter(
                 "A key for pseudonyms was given, but no column has pseudonyms.",
                 hint="Name the columns: `pseudonyms`.",
@@ -165,6 +170,7 @@ class PseudonymKey:
 
         self._hmac = partial(hmac.new, digestmod=hashlib.sha256)
         self._derived_key: bytes = self._hmac(key, _KEY_LABEL).digest()
+        self._offset_key: bytes = self._hmac(key, _OFFSET_LABEL).digest()
         # Identifies the key in the ledger. A random key cannot be guessed from it.
         self.fingerprint: str = self._hmac(key, _FINGERPRINT_LABEL).hexdigest()[:_HEX_DIGITS]
 
@@ -197,12 +203,25 @@ class PseudonymKey:
             raise invalid_text_error(attribute.name)
         return self._hmac(self._derived_key, encoded).hexdigest()[:_HEX_DIGITS]
 
+    def offset_tag(self, text: str) -> bytes:
+        """The hash, 16 bytes, from which the date offset of a person with this text follows."""
+        return self._hmac(self._offset_key, text.encode()).digest()[:16]
+
     def hmac_blocks(self) -> tuple[bytes, bytes]:
         """The two key blocks, which HMAC puts before the text in its inner and its outer hash."""
-        padded_key = self._derived_key.ljust(_BLOCK_BYTES, b"\0")
-        # The constants ipad and opad of RFC 2104.
-        inner, outer = (bytes(byte ^ pad for byte in padded_key) for pad in (0x36, 0x5C))
-        return inner, outer
+        return _build_hmac_blocks(self._derived_key)
+
+    def offset_hmac_blocks(self) -> tuple[bytes, bytes]:
+        """The two key blocks of ``offset_tag``."""
+        return _build_hmac_blocks(self._offset_key)
+
+
+def _build_hmac_blocks(key: bytes) -> tuple[bytes, bytes]:
+    """Build the two key blocks of an HMAC with SHA-256."""
+    padded_key = key.ljust(_BLOCK_BYTES, b"\0")
+    # The constants ipad and opad of RFC 2104.
+    inner, outer = (bytes(byte ^ pad for byte in padded_key) for pad in (0x36, 0x5C))
+    return inner, outer
 
 
 def pseudonym_attribute(attribute: Attribute) -> Attribute:

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 
+from dbanon.data.groups import Groups
 from dbanon.data.option import all_parameters, build_options, parameters
 from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.hierarchy.spec import HierarchySpec, parse_all
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.date_shift import DateShift
 from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.reading import Reading
@@ -121,7 +123,7 @@ def _to_plain(value: object) -> object:
     """Convert the value of an option to JSON types; raises _UnstorableError."""
     if isinstance(value, HierarchySpec):
         return value.parameters
-    if isinstance(value, Hierarchy):
+    if isinstance(value, Hierarchy | Groups):
         raise _UnstorableError
     if isinstance(value, Model):
         distance = value.distance
@@ -129,7 +131,7 @@ def _to_plain(value: object) -> object:
         return value.to_plain() | distance_entry
     if isinstance(value, Export):
         return asdict(value)
-    if isinstance(value, ColumnSet):
+    if isinstance(value, ColumnSet | DateShift):
         return value.to_plain()
     if isinstance(value, Mapping):
         return {name: _to_plain(element) for name, element in value.items()}

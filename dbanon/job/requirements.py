@@ -13,6 +13,7 @@ from dbanon.data.option import Option
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, UnsupportedType, pluralize
+from dbanon.job.date_shift import DateShift
 from dbanon.job.nulls import MERGE
 from dbanon.job.policy import Policy
 from dbanon.measures import Model
@@ -178,7 +179,13 @@ SERVER, CLIENT = KEPT_COLUMNS = ("server", "client")
 
 
 def require_passthrough_options(
-    *, has_entity: bool, in_chain: bool, spills: bool, has_pseudonyms: bool = False
+    *,
+    has_entity: bool,
+    in_chain: bool,
+    spills: bool,
+    has_pseudonyms: bool = False,
+    shifts_dates: bool = False,
+    coding_option: str = "",
 ) -> None:
     """Check that no option prevents kept columns from passing through the client.
 
@@ -188,6 +195,9 @@ def require_passthrough_options(
     in_chain : True if the job makes a release of a chain.
     spills : True if values are spilled to disk; kept columns would stay in memory.
     has_pseudonyms : True if columns are released as pseudonyms, which the database computes.
+    shifts_dates : True if dates are shifted, which the database does.
+    coding_option : an option that codes numbers of copied columns, which the database does; empty
+        if there is none.
 
     Raises
     ------
@@ -198,6 +208,8 @@ def require_passthrough_options(
         "entity": has_entity,
         "spill": spills,
         "pseudonyms": has_pseudonyms,
+        "shift_dates": shifts_dates,
+        coding_option: bool(coding_option),
     }
     for option, is_requested in requested_features.items():
         if is_requested:
@@ -205,6 +217,84 @@ def require_passthrough_options(
                 f"Kept columns cannot pass through the client with {option}.",
                 hint=f"Leave out `kept_columns`, or `{option}`.",
             )
+
+
+def require_uncounted_copies(policy: Policy, copied_columns: Sequence[str]) -> None:
+    """Check that the values of coded copies are not counted in classes.
+
+    Parameters
+    ----------
+    copied_columns : the sensitive and the kept columns.
+
+    Raises
+    ------
+    InvalidParameter : a privacy model or a set of columns counts a coded copy.
+    """
+    for name in policy.coding.columns:
+        if name in copied_columns and name in _list_counted_columns(policy):
+            raise InvalidParameter(
+                f'The values of column "{name}" are counted in classes, and coding would change'
+                " them.",
+                hint="Leave it out of `top`, `bottom` and `recode`, or of `models` and `also_k`.",
+            )
+
+
+def _list_counted_columns(policy: Policy) -> set[str]:
+    """List the columns that privacy models and sets of columns count in classes."""
+    return {
+        *(model.attribute for model in policy.models),
+        *(name for column_set in policy.also_k for name in column_set.columns),
+    }
+
+
+def require_shift_options(
+    shift: DateShift | None,
+    policy: Policy,
+    unchanged_columns: Sequence[str],
+    *,
+    in_chain: bool,
+    spills: bool,
+) -> None:
+    """Check the options of a release with shifted dates.
+
+    Parameters
+    ----------
+    shift : the dates that are shifted; None if there are none.
+    unchanged_columns : the sensitive and the kept columns.
+    in_chain : True for a release in a chain.
+    spills : True if values are spilled to disk.
+
+    Raises
+    ------
+    InvalidParameter : a column is not copied, its values are counted, or an option does not go
+        with shifted dates.
+    """
+    if shift is None:
+        return
+    counted_columns = _list_counted_columns(policy)
+    for name in shift.columns:
+        if name not in unchanged_columns:
+            raise InvalidParameter(
+                f'Column "{name}", named in `shift_dates`, is not copied to the release.',
+                hint="Copy it: `keep`. Dates of quasi-identifiers and strata cannot be shifted.",
+            )
+        if name in counted_columns:
+            raise InvalidParameter(
+                f'The values of column "{name}" are counted in classes, and `shift_dates` would'
+                " change them.",
+                hint="Leave it out of `shift_dates`, or of `models` and `also_k`.",
+            )
+    if in_chain:
+        raise InvalidParameter(
+            "A chain shows the rows of a person again and again, so that readers would compare"
+            " shifted dates of several releases.",
+            hint="Leave out `shift_dates`, or release without a chain.",
+        )
+    if spills:
+        raise InvalidParameter(
+            "A job that spills values to disk cannot shift dates.",
+            hint="Leave out `spill`, or `shift_dates`.",
+        )
 
 
 def check_single_role(columns: Sequence[str]) -> None:
@@ -262,6 +352,66 @@ def check_normalize(entity: str | None, *, in_chain: bool, has_table_rules: bool
         raise InvalidParameter(
             "A chain follows persons by their exact values, without normalization.",
             hint="Leave out `entity_normalize`, and spell them alike in a view.",
+        )
+
+
+def require_wildcard_options(
+    by: Sequence[str],
+    entity: str | None,
+    columns_in_sets: Sequence[str],
+    averaged_weights: Sequence[str],
+) -> None:
+    """Check the columns of a release where NULL agrees with every value.
+
+    Parameters
+    ----------
+    by : the columns of strata.
+    entity : the entity column; None if there is none.
+    columns_in_sets : the copied columns that sets of ``also_k`` name.
+    averaged_weights : the design weight as the only element, if classes get its mean.
+
+    Raises
+    ------
+    InvalidParameter : rows that agree would have to be persons, or share copied values.
+    """
+    subject = "Where NULL agrees with every value (missing=wildcard),"
+    if entity:
+        raise InvalidParameter(
+            f"{subject} k counts rows that agree, not persons.",
+            hint="Leave out `entity`, or leave out `missing`: NULL is then a value of its own.",
+        )
+    if by:
+        raise InvalidParameter(
+            f"{subject} rows of different strata agree with each other.",
+            hint="Leave out `by`, or leave out `missing`: NULL is then a value of its own.",
+        )
+    if averaged_weights:
+        raise InvalidParameter(
+            f"{subject} a class may have one row, whose mean weight is its own.",
+            hint="Leave out `design_weight`, or leave out `missing`: NULL is then a value of its"
+            " own.",
+        )
+    if columns_in_sets:
+        raise InvalidParameter(
+            f'{subject} sets of columns have quasi-identifiers only, not "{columns_in_sets[0]}",'
+            " whose cells are not suppressed.",
+            hint="Name quasi-identifiers only in `also_k`, or leave out `missing`: NULL is then a"
+            " value of its own.",
+        )
+
+
+def require_row_classes(policy: Policy) -> None:
+    """Check that a policy makes classes of k records, for calls that return the classes alone.
+
+    Raises
+    ------
+    InvalidParameter : its classes may be smaller, because rows of several classes agree.
+    """
+    if policy.null_agrees:
+        raise InvalidParameter(
+            "Where NULL agrees with every value (missing=wildcard), there are no classes of k"
+            " rows.",
+            hint="Leave out `missing`. Releases have it.",
         )
 
 

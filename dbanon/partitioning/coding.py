@@ -1,4 +1,4 @@
-"""Code columns of numbers: replace each number by its band, before classes are made.
+"""Code columns: replace each number by its band, or each value by its group, before classes.
 
 Coding comes after the source is read and before anything is measured. All that follows sees text
 with an order: methods, recodings, privacy models, losses.
@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.bands import Bands
+from dbanon.data.groups import Groups
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import Attribute
-from dbanon.errors import TooFewRecords, UnsupportedType
-from dbanon.job.coding import code_attribute
+from dbanon.errors import InvalidParameter, TooFewRecords, UnsupportedType, pluralize
+from dbanon.job.coding import code_attribute, group_attribute
 from dbanon.job.policy import Policy
 from dbanon.job.zip_codes import NO_ZIP_AREAS, ZipAreas
 from dbanon.partitioning.strata import count_for_k
@@ -25,7 +26,9 @@ from dbanon.recoding import GENERALIZED
 def code_columns(
     microdata: Microdata, policy: Policy, zip_areas: ZipAreas = NO_ZIP_AREAS
 ) -> Microdata:
-    """Replace the values of the coded columns by the ranks of their bands; NULL remains NULL.
+    """Replace the values of the coded columns by their groups, or the ranks of their bands.
+
+    NULL remains NULL.
 
     Parameters
     ----------
@@ -38,10 +41,18 @@ def code_columns(
     """
     coding = policy.coding
     microdata = _code_zip_codes(microdata, zip_areas)
-    if not coding.columns:
+    # Other coded columns are copied: they are coded when they are written.
+    names = [
+        attribute.name for attribute in microdata.attributes if attribute.name in coding.columns
+    ]
+    if not names:
         return microdata
+    for name in coding.groups:
+        microdata = _group_column(microdata, name, coding.groups[name])
     numbers, attributes = microdata.numbers.copy(), list(microdata.attributes)
-    for name in coding.columns:
+    for name in names:
+        if name in coding.groups:
+            continue
         [attribute] = [attribute for attribute in attributes if attribute.name == name]
         _require_exact_numbers(microdata, name)
         position = microdata.numeric.index(attribute)
@@ -56,6 +67,46 @@ def code_columns(
         numbers[records, position] = ranks
         attributes[attributes.index(attribute)] = code_attribute(attribute, bands)
     return replace(microdata, attributes=tuple(attributes), numbers=numbers)
+
+
+def _group_column(microdata: Microdata, name: str, groups: Groups) -> Microdata:
+    """Replace the values of a column by the names of their groups; NULL remains NULL.
+
+    Raises
+    ------
+    InvalidParameter : a value is in no group.
+    """
+    [attribute] = [attribute for attribute in microdata.attributes if attribute.name == name]
+    position = microdata.categorical.index(attribute)
+    group_of_code = [
+        groups.group_of(value, is_number=attribute.nominal)
+        for value in microdata.categories[position]
+    ]
+    old_codes = microdata.codes[:, position]
+    # Only values that occur count: a dictionary may have others, of rows that are withheld.
+    is_unknown = np.array([group is None for group in group_of_code], bool)
+    unknown_codes = old_codes[(old_codes >= 0) & is_unknown[old_codes]] if len(is_unknown) else []
+    if len(unknown_codes):
+        raise InvalidParameter(
+            f'Column "{name}" has {pluralize(len(np.unique(unknown_codes)), "value")} in'
+            f" {pluralize(len(unknown_codes), 'row')} that no group in `recode` lists.",
+            hint='List them, or name a group for all other values, as in "Other": "*": `recode`.',
+        )
+    names_by_code = [str(group_of_code[code]) for code in np.unique(old_codes[old_codes >= 0])]
+    names = tuple(sorted(set(names_by_code)))
+    # The last entry is for NULL, whose code is -1.
+    new_codes = np.full(len(group_of_code) + 1, -1, np.int32)
+    for code, group in enumerate(group_of_code):
+        new_codes[code] = names.index(str(group)) if group in names else -1
+    codes, categories = microdata.codes.copy(), list(microdata.categories)
+    codes[:, position], categories[position] = new_codes[old_codes], names
+    attributes = [
+        group_attribute(other, groups) if other is attribute else other
+        for other in microdata.attributes
+    ]
+    return replace(
+        microdata, attributes=tuple(attributes), codes=codes, categories=tuple(categories)
+    )
 
 
 def _code_zip_codes(microdata: Microdata, zip_areas: ZipAreas) -> Microdata:
@@ -120,8 +171,17 @@ def _require_k_in_open_bands(
         members = records[ranks == band]
         if len(members) and count_for_k(microdata, members) < k:
             units = "persons" if microdata.entities is not None else "rows"
-            raise TooFewRecords(
-                f'Fewer than {k} {units} of column "{attribute.name}" are in the coded band'
-                f" {bands.label(band, band)}.",
-                hint="Move its threshold, so that k or more are beyond it, or none.",
-            )
+            raise few_in_tail_error(attribute.name, bands.label(band, band), k, units)
+
+
+def few_in_tail_error(name: str, label: str, k: int, units: str) -> TooFewRecords:
+    """Build the error for a coded tail with fewer than k rows or persons.
+
+    Parameters
+    ----------
+    units : ``rows`` or ``persons``.
+    """
+    return TooFewRecords(
+        f'Fewer than {k} {units} of column "{name}" are in the coded band {label}.',
+        hint="Move its threshold, so that k or more are beyond it, or none.",
+    )

@@ -98,18 +98,52 @@ def describe_column_sets(arguments: JsonMapping) -> list[tuple[str, str]]:
 
 
 def describe_coding(arguments: JsonMapping) -> list[tuple[str, str]]:
-    """Return a label and a text with the columns that were coded; empty if none were."""
+    """Return labels and texts with the columns that were coded; empty if none were."""
     texts: dict[str, list[str]] = {}
     for option in ("bottom", "top", "recode"):
         for name, thresholds in arguments.get(option, {}).items():
+            if isinstance(thresholds, Mapping):
+                texts.setdefault(name, []).append(f"{option} {', '.join(thresholds)}")
+                continue
             numbers = thresholds if isinstance(thresholds, list | tuple) else [thresholds]
             borders = ", ".join(f"{number:.15g}" for number in numbers)
             texts.setdefault(name, []).append(f"{option} {borders}")
-    if not texts:
+    copies = arguments.get("coded_copies", ())
+    coded_columns, coded_copies = (
+        "; ".join(
+            f"{name} ({' and '.join(options)})"
+            for name, options in texts.items()
+            if (name in copies) == is_copy
+        )
+        for is_copy in (False, True)
+    )
+    described = []
+    if coded_columns:
+        text = f"{coded_columns}; losses are measured against the coded values"
+        described.append(("coded before classes are made", text))
+    if coded_copies:
+        described.append(("coded when copied", coded_copies))
+    from_data = [
+        f"{option} of {name} ({percentile})"
+        for option, columns in arguments.get("thresholds_from_data", {}).items()
+        for name, percentile in columns.items()
+    ]
+    if from_data:
+        text = f"{', '.join(from_data)}; asked for by name, rounded to two digits"
+        described.append(("thresholds taken from the data", text))
+    return described
+
+
+def describe_date_shift(arguments: JsonMapping) -> list[tuple[str, str]]:
+    """Return a label and a text with the columns whose dates are shifted; empty without any."""
+    shift = arguments.get("shift_dates")
+    if not shift:
         return []
-    columns = "; ".join(f"{name} ({' and '.join(options)})" for name, options in texts.items())
-    text = f"{columns}; losses are measured against the coded values"
-    return [("coded before classes are made", text)]
+    text = (
+        f"{', '.join(shift['columns'])}: by up to {shift['days']} days, one secret offset for each"
+        f" {shift['offset_per']}; intervals are as they were"
+    )
+    return [("dates shifted", text)]
 
 
 def describe_weight(arguments: JsonMapping) -> list[tuple[str, str]]:
@@ -141,6 +175,7 @@ def describe_counts(arguments: JsonMapping) -> list[tuple[str, str]]:
     return [
         *describe_profile(arguments),
         *describe_coding(arguments),
+        *describe_date_shift(arguments),
         *describe_weight(arguments),
         *describe_column_sets(arguments),
         *([(label, cells)] if counts else []),

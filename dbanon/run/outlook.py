@@ -21,12 +21,14 @@ from dbanon.release.joint_rows import PERSON_ROWS
 from dbanon.release.publication import compute_published_loss
 from dbanon.release.words import (
     describe_coding,
+    describe_date_shift,
     describe_files_of_other_accounts,
     describe_passthrough,
     describe_profile,
     describe_weight,
 )
 from dbanon.run.changes import Changes, PlannedFile, open_planning_ports, plan_changes
+from dbanon.run.date_shift import describe_shift
 from dbanon.run.hierarchies import require_coverage
 from dbanon.run.job_runner import JobRunner, Section
 from dbanon.run.plan import Plan, plan
@@ -208,6 +210,7 @@ class Outlook:
             ),
             *describe_profile(self.arguments),
             *describe_coding(self.arguments),
+            *describe_date_shift(self.arguments),
             *describe_weight(self.arguments),
             ("strata", join_names(self.by)),
             ("sensitive", join_names(self.sensitive)),
@@ -369,7 +372,14 @@ def _assemble_outlook(
     }
     descriptions = planned.hierarchies.describe({**planned.policy.hierarchies, **trees})
     hierarchies = {**planned.hierarchies.origins, **descriptions}
+    banded_columns = {*planned.policy.coding.columns} - {*planned.policy.coding.groups}
     arguments = {**planned.policy.arguments(), "by": list(job.by), "hierarchies": hierarchies}
+    if planned.percentiles:
+        arguments["thresholds_from_data"] = dict(planned.percentiles)
+    if planned.copy_codings:
+        arguments["coded_copies"] = [*planned.copy_codings]
+    if job.shift_dates is not None:
+        arguments["shift_dates"] = describe_shift(job)
     if job.kept_columns == CLIENT:
         arguments["kept_columns"] = CLIENT
     if job.persons != WHOLE_PERSONS:
@@ -389,7 +399,7 @@ def _assemble_outlook(
             PlannedColumn(
                 a.name,
                 a.sql_type,
-                (Kind.ORDINAL if a.name in planned.policy.coding.columns else a.kind).value,
+                (Kind.ORDINAL if a.name in banded_columns else a.kind).value,
                 hierarchies.get(a.name),
             )
             for a in planned.roles.quasi_identifiers

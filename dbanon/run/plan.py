@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.bands import CopyCoding
 from dbanon.data.counts import CountRequests
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata
@@ -14,7 +19,7 @@ from dbanon.data.schema import Attribute, Kind, apply_kinds, apply_orders
 from dbanon.data.types import JsonMapping
 from dbanon.data.weights import require_weight_type
 from dbanon.data.words import json_text
-from dbanon.errors import ColumnUnclassified, ColumnWithoutRule, TableChanged
+from dbanon.errors import ColumnUnclassified, ColumnWithoutRule, TableChanged, UnsupportedType
 from dbanon.hierarchy.edges import Pulse, ignore_pulses
 from dbanon.hierarchy.spec import build_all
 from dbanon.hierarchy.tree import Hierarchy
@@ -45,6 +50,7 @@ from dbanon.run.hierarchies import JobHierarchies, read_hierarchies
 from dbanon.run.history import require_first_release
 from dbanon.run.key import read_pseudonym_key
 from dbanon.run.profiles import find_zip_areas, require_profile
+from dbanon.run.thresholds import take_thresholds
 from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.types import type_family
 from dbanon.stores.ports import PreparedRelease, Source, Target, W
@@ -68,6 +74,8 @@ class Plan:
     source_state : the result of ``Source.describe_state`` before the rows are read; empty if no
         release is written.
     pseudonym_key : key of columns released as pseudonyms, if a release is written.
+    copy_codings : how the numbers of copied columns are coded, by column.
+    percentiles : the thresholds that were taken from the data, by option and column.
     identifiers : columns released unchanged that look like identifiers, with the reason; empty
         until a run fills it.
     history : the earlier releases of the source; none unless a release is written.
@@ -86,6 +94,8 @@ class Plan:
     person_columns: tuple[str, ...] = ()
     source_state: JsonMapping = field(default_factory=dict)
     pseudonym_key: PseudonymKey | None = None
+    copy_codings: Mapping[str, CopyCoding] = field(default_factory=dict)
+    percentiles: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     identifiers: Mapping[str, str] = field(default_factory=dict)
     history: SourceHistory = NO_HISTORY
     source_counts: Mapping[str, int] = field(default_factory=dict)
@@ -215,7 +225,11 @@ class Plan:
         )
 
     def prepare_release(
-        self, microdata: Microdata, release: Release, fingerprint: str | None = None
+        self,
+        microdata: Microdata,
+        release: Release,
+        fingerprint: str | None = None,
+        date_offsets: NDArray[np.int32] | None = None,
     ) -> PreparedRelease:
         """Combine a release of these records with the data needed to write it to the output."""
         return PreparedRelease(
@@ -229,6 +243,8 @@ class Plan:
             source_state=self.source_state,
             pseudonym_key=self.pseudonym_key,
             source_counts=self.source_counts,
+            date_offsets=date_offsets,
+            copy_codings=self.copy_codings,
         )
 
     @property
@@ -264,6 +280,8 @@ def plan(
     DbanonError : its class says what went wrong.
     """
     relation = source.describe(job)
+    percentiles = job.policy.coding.percentiles
+    job = take_thresholds(job, relation, source)
     require_roles(job, relation)
     if target is not None:
         require_types(job, relation, target.last_types(job, relation.name))
@@ -287,8 +305,10 @@ def plan(
         person_columns = tuple(source.find_identifier_columns(relation))
         relation = relation.with_columns(person_columns)
     pseudonym_key = None
-    if target is not None and job.pseudonyms:
+    if target is not None and job.pseudonym_options.pseudonym_key is not None:
         pseudonym_key = _read_pseudonym_key(job, relation, source, target)
+    relation = _complete_dates(job, relation, source)
+    copy_codings = _code_copies(job, relation, source)
     # Take the state (column types and write counters) before reading, so that later writes count as
     # newer than the release.
     source_state, history = _read_source_state(job, relation, source, target)
@@ -333,6 +353,8 @@ def plan(
         person_columns=person_columns,
         source_state=source_state,
         pseudonym_key=pseudonym_key,
+        copy_codings=copy_codings,
+        percentiles=percentiles,
         history=history,
         zip_areas=zip_areas,
     ).with_source_counts(source, target)
@@ -413,6 +435,8 @@ def _find_passthrough_columns(
         in_chain=job.chain is not None,
         spills=job.spill is not None,
         has_pseudonyms=bool(job.pseudonyms),
+        shifts_dates=job.shift_dates is not None,
+        coding_option=job.policy.coding.option_of((*job.sensitive, *job.keep)),
     )
     columns = tuple(
         relation.attribute(a.name)
@@ -443,23 +467,71 @@ def _read_source_state(
 def _read_pseudonym_key(
     job: Job, relation: Relation, source: Source, target: Target[W]
 ) -> PseudonymKey:
-    """Check the pseudonymized columns and read their key.
+    """Check the columns whose values are hashed, and read the key of pseudonyms and offsets.
 
     Raises
     ------
     PseudonymKeyWrong : the key cannot be read.
     UnsupportedType, InvalidParameter : a column, or the target, does not support pseudonyms.
     """
-    for name in job.pseudonyms:
+    # Offsets of dates are hashes of the entity.
+    entity_columns = job.guarantee.entity_columns if job.shift_dates is not None else ()
+    for name in (*job.pseudonyms, *entity_columns):
         require_pseudonym_type(relation.attribute(name))
     target.require_pseudonyms(source)
     return read_pseudonym_key(str(job.pseudonym_options.pseudonym_key))
 
 
+def _complete_dates(job: Job, relation: Relation, source: Source) -> Relation:
+    """Complete the types of the columns whose dates are shifted, and of other copied columns.
+
+    Raises
+    ------
+    UnsupportedType : a column does not hold dates or timestamps.
+    """
+    if job.shift_dates is None:
+        return relation
+    named_attributes = [relation.attribute(name) for name in job.shift_dates.columns]
+    attributes = source.complete_attributes_from_values(relation, named_attributes)
+    for name, attribute in zip(job.shift_dates.columns, attributes, strict=True):
+        if attribute.kind not in (Kind.DATE, Kind.TIMESTAMP):
+            raise UnsupportedType(
+                f'Column "{name}" of type {attribute.sql_type or attribute.kind.value} holds no'
+                " dates or timestamps, which `shift_dates` needs.",
+                hint="Leave it out of `shift_dates`, or cast it to a date in a view.",
+            )
+    relation = relation.with_attributes(attributes)
+    for name in job.retained_columns:
+        if relation.attribute(name).kind is Kind.OTHER:
+            # A run may not need the type of this column, so it may be one that is not supported.
+            with suppress(UnsupportedType):
+                relation = relation.with_attributes(
+                    source.complete_attributes_from_values(relation, [relation.attribute(name)])
+                )
+    return relation
+
+
+def _code_copies(job: Job, relation: Relation, source: Source) -> dict[str, CopyCoding]:
+    """Return how the numbers of copied columns are coded, by column.
+
+    Raises
+    ------
+    InvalidParameter, UnsupportedType : a coded column does not fit its options.
+    """
+    coding = job.policy.coding
+    attributes = [
+        relation.attribute(name) for name in (*job.sensitive, *job.keep) if name in coding.columns
+    ]
+    if not attributes:
+        return {}
+    return coding.code_copies(source.complete_attributes_from_values(relation, attributes))
+
+
 def _build_quasi_identifiers(job: Job, relation: Relation) -> tuple[Attribute, ...]:
     """Return the quasi-identifiers, with their kinds and orders."""
     named_attributes = [relation.attribute(name) for name in job.quasi_identifiers]
-    return apply_orders(apply_kinds(named_attributes, job.policy.kinds), job.policy.orders)
+    attributes = job.policy.coding.read_groups_as_texts(named_attributes)
+    return apply_orders(apply_kinds(attributes, job.policy.kinds), job.policy.orders)
 
 
 def require_roles(job: SourceRequest, relation: Relation) -> None:
@@ -552,7 +624,9 @@ def _require_supported_columns(
     UnsupportedType, InvalidParameter : one of them does not.
     """
     described_columns = {*job.policy.hierarchies, *job.hierarchies, *job.policy.steps}
-    coded_attributes = job.policy.coding.code_attributes(attributes, described_columns)
+    coded_attributes = job.policy.coding.code_attributes(
+        attributes, described_columns, (*job.sensitive, *job.keep)
+    )
     require_kinds(job.policy, coded_attributes)
     require_evaluation(job.policy)
     if target is not None and job.policy.intervals == RANGE:

@@ -206,7 +206,7 @@ def find_zip_areas(job: Job, quasi_identifiers: Sequence[Attribute], source: Sou
 
     Raises
     ------
-    InvalidParameter : no quasi-identifier holds ZIP codes, or one has a hierarchy.
+    InvalidParameter : no quasi-identifier holds ZIP codes, or one has a hierarchy or groups.
     DbanonError : the table of populations cannot be read, or is of another form.
     """
     if job.policy.zip_population is None:
@@ -223,6 +223,11 @@ def find_zip_areas(job: Job, quasi_identifiers: Sequence[Attribute], source: Sou
                 f'Column "{name}" becomes three digits of a ZIP code, and also has a hierarchy.',
                 hint="Leave out the hierarchy (`hierarchies`), or `zip_population`.",
             )
+        if name in job.policy.coding.groups:
+            raise InvalidParameter(
+                f'Column "{name}" becomes three digits of a ZIP code, and also has groups.',
+                hint="Leave out the groups (`recode`), or `zip_population`.",
+            )
     return ZipAreas(
         names, find_large_areas(source.count_zip_populations(job.policy.zip_population))
     )
@@ -230,11 +235,16 @@ def find_zip_areas(job: Job, quasi_identifiers: Sequence[Attribute], source: Sou
 
 def _is_coded(job: Job, kind: IdentifierKind, attribute: Attribute, year: int) -> bool:
     """True if the column may be released for the way in which it is coded."""
-    policy, name = job.policy, attribute.name
+    policy, coding, name = job.policy, job.policy.coding, attribute.name
     if policy.zip_population is not None and holds_zip_codes(attribute):
         return name in job.quasi_identifiers
     return name in job.quasi_identifiers and is_coded_as_required(
-        kind, name, top=policy.top, bottom=policy.bottom, recode=policy.recode, year=year
+        kind,
+        name,
+        top=coding.numbers_of("top"),
+        bottom=coding.numbers_of("bottom"),
+        recode=coding.borders,
+        year=year,
     )
 
 

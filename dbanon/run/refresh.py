@@ -104,6 +104,8 @@ def _build_job(
         chain_option = {"chain": Chain(key=chain_key, **request["chain"])}
     if "pseudonyms" in arguments:
         _require_key(name, arguments["pseudonyms"], pseudonym_key)
+    if "key" in arguments.get("shift_dates", {}):
+        _require_key(name, arguments["shift_dates"], pseudonym_key, "shifted dates")
     if pseudonym_key is not None:
         run_options["pseudonym_key"] = pseudonym_key
     job = job_from_request(request, door=door, output=str(name), **chain_option, **run_options)
@@ -181,11 +183,16 @@ def _read_entry(session: Session, name: RelationName) -> tuple[JsonObject, str, 
     request_options: JsonObject = json.loads(request)
     # The values of some options would disclose column values. The ledger only has their names.
     if request_options.get("lacks"):
+        hint = (
+            "Declare orders and hierarchies as rules of the table (dbanon declare), or store"
+            " hierarchies by name (dbanon hierarchy store), and release it again."
+        )
+        if "recode" in request_options["lacks"]:
+            hint = "Release it again with all options, among them the groups of `recode`."
         raise RefreshRefused(
             f"The ledger does not have all options of {name}.",
             detail=f"It keeps no values of columns: {', '.join(request_options['lacks'])}.",
-            hint="Declare orders and hierarchies as rules of the table (dbanon declare), or store"
-            " hierarchies by name (dbanon hierarchy store), and release it again.",
+            hint=hint,
         )
     return request_options, str(recorded_version), json.loads(arguments)
 
@@ -203,9 +210,12 @@ def _is_publisher(session: Session, request: str | None, publisher: str | None) 
 
 
 def _require_key(
-    name: RelationName, recorded_pseudonyms: JsonMapping, key_location: str | None
+    name: RelationName,
+    recorded_feature: JsonMapping,
+    key_location: str | None,
+    feature: str = "pseudonyms",
 ) -> None:
-    """Check that the key of a release's pseudonyms is unchanged.
+    """Check that the key of a release's pseudonyms, or of its date offsets, is unchanged.
 
     Raises
     ------
@@ -214,15 +224,15 @@ def _require_key(
     """
     if key_location is None:
         raise InvalidParameter(
-            f"{name} has pseudonyms, which need their key.",
+            f"{name} has {feature}, which need their key.",
             hint="Refresh it from a client, and name the file or variable that holds the key:"
             " `pseudonym_key`.",
         )
     # Raises InvalidParameter if this is not the location of a key.
     PseudonymOptions(pseudonym_key=key_location)
-    if read_pseudonym_key(key_location).fingerprint != recorded_pseudonyms["key"]:
+    if read_pseudonym_key(key_location).fingerprint != recorded_feature["key"]:
         raise PseudonymKeyWrong(
-            f"This is not the key that the pseudonyms of {name} were made with.",
+            f"This is not the key that the {feature} of {name} were made with.",
             hint="Name the key of the release. If pseudonyms need not match it any more, release"
             " the source again with the new key.",
         )

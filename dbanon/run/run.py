@@ -24,6 +24,7 @@ from dbanon.job.policy import Policy
 from dbanon.job.requirements import CLIENT
 from dbanon.job.verdict import Caution, ExpectedRelease
 from dbanon.methods import find_method
+from dbanon.methods.local_suppression import MISSING_OPTION
 from dbanon.partitioning.coding import code_columns
 from dbanon.partitioning.nulls import merge_nulls
 from dbanon.partitioning.partition_for import join_equal_classes, partition_for
@@ -38,7 +39,8 @@ from dbanon.release.report import EvaluationOutcome, Provenance, RecountResult, 
 from dbanon.release.weights import average_weights, describe_weighting
 from dbanon.release.words import now
 from dbanon.run.codes import count_averaged_codes
-from dbanon.run.coding import require_band_labels, require_zip_labels
+from dbanon.run.coding import require_coded_copies, require_coded_labels, require_zip_labels
+from dbanon.run.date_shift import describe_shift, draw_offsets, require_shifted_dates
 from dbanon.run.disclosure import (
     collect_findings,
     describe_joint_rows,
@@ -58,6 +60,7 @@ from dbanon.run.fingerprint import compute_fingerprint, digest_source
 from dbanon.run.history import caution_about_history, measure_joint_histories, warn_of_history
 from dbanon.run.linkage import RetainedColumns, WrittenReleaseCounts, find_linking_columns
 from dbanon.run.plan import Plan, plan
+from dbanon.run.suppression_counts import count_for_owner
 from dbanon.run.weights import build_weight_record, require_class_weights
 from dbanon.stores.ports import PreparedRelease, Source, Target, W
 from dbanon.version import version
@@ -119,7 +122,8 @@ def run(
         tick(0.0)
         # Released values are computed only for writing, so the time counts for this phase.
         release = recode_release(planned, policy, source, microdata, clustering)
-        draft = planned.prepare_release(microdata, release, job_fingerprint)
+        offsets = draw_offsets(planned, source, microdata)
+        draft = planned.prepare_release(microdata, release, job_fingerprint, offsets)
     release_run = IndependentRun(
         replace(planned, policy=policy),
         clustering,
@@ -252,6 +256,8 @@ class ReleaseRun(ABC, Generic[W]):
             with self.clock.phase("attacks") as tick:
                 attack_figures = attack(microdata, planned, release, tick)
                 outcome = replace(outcome, figures={**outcome.figures, "attacks": attack_figures})
+        if self.clustering.owner_counts:
+            exact_figures["suppression"] = dict(self.clustering.owner_counts)
         if planned.policy.certificate is not None:
             with self.clock.phase("certificate") as tick:
                 certificate = certify(microdata, planned, release, tick)
@@ -283,8 +289,10 @@ class IndependentRun(ReleaseRun[W]):
         expected = ExpectedRelease.of(microdata, partition.labels, planned.sensitive)
         if job.pseudonyms:
             require_pseudonyms(draft, self.source, self.target, staged_release)
+        require_shifted_dates(draft, self.source, self.target, staged_release)
         verdict = planned.guarantee.check(counts, expected)
-        require_band_labels(draft, self.target, staged_release)
+        require_coded_labels(draft, self.target, staged_release)
+        require_coded_copies(draft, self.target, staged_release)
         require_zip_labels(planned.zip_areas, draft, self.target, staged_release)
         require_class_weights(draft, self.target, staged_release)
         originals, names = draft.originals, draft.release.names
@@ -407,9 +415,13 @@ def read_and_cluster(
         )
         if find_method(policy.method).suppresses_cells:
             # The recount, the evaluation and the report need to know which cells are NULL now.
-            microdata = suppress_differing_cells(
+            suppressed = suppress_differing_cells(
                 microdata, clustering, policy.hierarchies, keep_originals=policy.evaluate
             )
+            if MISSING_OPTION in policy.options:
+                owner_counts = count_for_owner(microdata, suppressed, clustering.classes, policy)
+                clustering = replace(clustering, owner_counts=owner_counts)
+            microdata = suppressed
     return microdata, policy, clustering
 
 
@@ -488,11 +500,17 @@ def build_report(
         further_arguments["declared"] = job.declared
     if job.where is not None:
         further_arguments["where"] = job.where
-    if draft.pseudonym_key is not None:
+    if draft.pseudonym_key is not None and job.pseudonyms:
         further_arguments["pseudonyms"] = {
             "columns": [*job.pseudonyms],
             "key": draft.pseudonym_key.fingerprint,
         }
+    if planned.percentiles:
+        further_arguments["thresholds_from_data"] = dict(planned.percentiles)
+    if draft.copy_codings:
+        further_arguments["coded_copies"] = [*draft.copy_codings]
+    if job.shift_dates is not None:
+        further_arguments["shift_dates"] = describe_shift(job, draft.pseudonym_key)
     if planned.expectation_report:
         further_arguments["expect"] = dict(planned.expectation_report)
     if job.reading.non_default_options:

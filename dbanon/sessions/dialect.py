@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from dbanon.data.array_types import AnyArray
+from dbanon.data.date_range import date_limits
 from dbanon.data.schema import CASEFOLD, WHITE_SPACE, Attribute, Kind, Role
 from dbanon.errors import InvalidName, UnsupportedType
 from dbanon.recoding import ReleasedColumn
@@ -122,6 +123,14 @@ class Dialect(ABC):
         The value is an integer: a decimal without its point, or a timestamp in its smallest unit.
         """
 
+    def day_of(self, attribute: Attribute) -> str:
+        """SQL for the day of a date or timestamp."""
+        return f"CAST(s.{quote(attribute.name)} AS DATE)"
+
+    def date_limits(self, attribute: Attribute) -> tuple[str, str]:
+        """The first and the last day that a column of dates or timestamps can hold, as text."""
+        return date_limits(attribute)
+
     # -- values of the release --------------------------------------------------------------------
 
     @abstractmethod
@@ -132,6 +141,15 @@ class Dialect(ABC):
         ----------
         position : the index of the (first) staging column that holds the value.
         column : the released column.
+        """
+
+    @abstractmethod
+    def shifted_date(self, attribute: Attribute, days: str) -> str:
+        """SQL for a retained date or timestamp, shifted by days of 24 hours.
+
+        Parameters
+        ----------
+        days : SQL of the number of days, which may be negative.
         """
 
     @abstractmethod

@@ -75,6 +75,11 @@ class PersonTags(ABC):
         self._connection.run(f"DROP TABLE {quote(SECRET)}")
         self.stage_key(inner, outer)
 
+    def unstage_key(self) -> None:
+        """Drop the staged key, so that another one can be staged."""
+        self._connection.run(f"DROP TABLE {quote(SECRET)}")
+        self._is_key_staged = False
+
     def stage_salt(self, salt: bytes) -> None:
         """Stage the salt of ``salted_hash_of``; it replaces a key that is staged already."""
         if self._is_key_staged:

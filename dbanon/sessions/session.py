@@ -21,7 +21,7 @@ from dbanon.data.partition import Partition
 from dbanon.data.pieces import Disk
 from dbanon.data.schema import Attribute, Role
 from dbanon.data.types import SqlRow
-from dbanon.errors import ChainsNotHere, DbanonError, DuplicateKeys, pluralize
+from dbanon.errors import ChainsNotHere, DbanonError, DuplicateKeys, InvalidParameter, pluralize
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import chain_staging, person_tags, recount_statements, statements
@@ -47,6 +47,9 @@ from dbanon.sessions.publication import Publication
 from dbanon.sessions.rule_catalog import RuleCatalog
 
 Progress = Callable[[float], None]
+
+# The largest position of a staged label: that of a 32-bit integer.
+_MAX_POSITION = 2**31 - 1
 
 
 class Session(ABC):
@@ -110,6 +113,10 @@ class Session(ABC):
         self._class_numbers: NDArray[np.int32] | None = None
         # The staging tables that ``stage_values`` has created.
         self._value_tables: list[str] = []
+        # For each record, the number of its date offset, int32 (n,), and how many there are; None
+        # and 1 if no dates are shifted.
+        self._offsets: NDArray[np.int32] | None = None
+        self._n_offsets = 1
 
     @property
     def dialect(self) -> Dialect:
@@ -430,10 +437,56 @@ class Session(ABC):
         self.load_labels(
             microdata.keys[released_records],
             self.class_numbers(partition)[partition.labels[released_records]],
-            random_order(len(released_records)).astype(np.int32),
+            self.draw_positions(partition, released_records),
             types,
         )
         self._staged_partition = partition
+
+    def stage_offsets(
+        self,
+        source: Relation,
+        microdata: Microdata,
+        partition: Partition,
+        offsets: NDArray[np.int32],
+        days: int,
+    ) -> None:
+        """Stage labels whose positions tell the date offsets, as ``statements.offset_days`` reads.
+
+        Parameters
+        ----------
+        offsets : int32 (n,), the offset of each record, from -days to days.
+        """
+        # Labels may have been staged without offsets.
+        self.unstage_labels()
+        self._offsets, self._n_offsets = offsets + np.int32(days), 2 * days + 1
+        self.stage_labels(microdata, partition, source.required_locator.types)
+
+    def draw_positions(self, partition: Partition, records: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Draw positions that put the rows of each class in random order, int32 (m,).
+
+        Parameters
+        ----------
+        records : int64 (m,), the records to draw positions for, without duplicates.
+
+        Raises
+        ------
+        InvalidParameter : there are too many rows in a class for that many offsets.
+        """
+        order = random_order(len(records))
+        if self._offsets is None:
+            return np.asarray(order, np.int32)
+        classes = partition.labels[records]
+        by_class = np.lexsort((order, classes))
+        _, starts, sizes = np.unique(classes[by_class], return_index=True, return_counts=True)
+        if int(sizes.max(initial=0)) * self._n_offsets > _MAX_POSITION:
+            raise InvalidParameter(
+                "A class has too many rows for that many different offsets of dates.",
+                hint="Name fewer days in `shift_dates`.",
+            )
+        positions = np.empty(len(records), np.int32)
+        ranks = np.arange(len(records)) - np.repeat(starts, sizes)
+        positions[by_class] = ranks * self._n_offsets + self._offsets[records[by_class]]
+        return positions
 
     def unstage_labels(self) -> None:
         """Drop the staged labels, so that those of another partition can be staged."""

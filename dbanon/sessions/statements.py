@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dbanon.data.bands import Bands
+from dbanon.data.bands import Bands, CopyCoding
 from dbanon.sessions.names import RelationName, quote, quote_list
 
 # Names of staging tables, which are temporary.
@@ -22,6 +22,8 @@ from dbanon.sessions.names import RelationName, quote, quote_list
 # The class of each released row, by row key: key0, key1, …, class, position. The position in the
 # release is random.
 LABELS = "dbanon_labels"
+# SQL for the position of a released row. No quoted name contains this text.
+ROW_POSITION = 'l."position"'
 # The released values of each class: class, v0, v1, ….
 CLASSES = "dbanon_classes"
 # Row keys that are not a single integer (key0, key1, …), each with a number (ordinal) that replaces
@@ -275,6 +277,14 @@ def released_rows(from_source: str, key_expressions: Sequence[str]) -> str:
     return f"{from_source} JOIN {quote(LABELS)} AS l ON {join_condition}"
 
 
+def offset_days(days: int) -> str:
+    """SQL for the offset of a released row in days, from -days to days.
+
+    The positions of staged labels have the offset as their remainder (``Session.stage_offsets``).
+    """
+    return f"({ROW_POSITION} % {2 * days + 1} - {days})"
+
+
 def band_ranks(column: str, bands: Bands) -> str:
     """Build SQL that is equal for numbers of the same band, and different for others.
 
@@ -291,6 +301,58 @@ def band_ranks(column: str, bands: Bands) -> str:
         return f"CASE WHEN {column} IS NULL THEN NULL{below}{above} ELSE {column} END"
     cases = " ".join(f"WHEN {column} < {border} THEN {rank}" for rank, border in enumerate(borders))
     return f"CASE WHEN {column} IS NULL THEN NULL {cases} ELSE {len(borders)} END"
+
+
+def coded_value(number: str, text: str, coding: CopyCoding) -> str:
+    """Build SQL of a copied number as text: the label of its band, or the number itself.
+
+    Parameters
+    ----------
+    number, text : SQL of the column as a number and as text.
+    """
+    cases = " ".join(
+        f"WHEN {number} {comparison} {border} THEN '{label}'"
+        for comparison, border, label in coding.conditions
+    )
+    return f"CASE WHEN {number} IS NULL THEN NULL {cases} ELSE {text} END"
+
+
+def count_uncoded(relation: RelationName, column: str, coding: CopyCoding) -> str:
+    """Count the rows of a relation whose value in a coded column is not allowed.
+
+    Parameters
+    ----------
+    column : the quoted name of the column, which holds texts.
+    """
+    labels = ", ".join(f"'{label}'" for label in coding.labels)
+    is_beyond = "1"
+    if coding.keeps_numbers:
+        number = f"CAST({column} AS DOUBLE PRECISION)"
+        comparisons = " OR ".join(
+            f"{number} {comparison} {border}" for comparison, border, _ in coding.conditions
+        )
+        is_beyond = f"CASE WHEN {comparisons} THEN 1 ELSE 0 END"
+    return (
+        f"SELECT coalesce(sum(CASE WHEN {column} IS NULL OR {column} IN ({labels}) THEN 0"
+        f" ELSE {is_beyond} END), 0) FROM {relation.quoted}"
+    )
+
+
+def code_groups(position: int, codes: Sequence[Sequence[int]]) -> str:
+    """Build SQL that is equal for values of the same group, and different for others.
+
+    Parameters
+    ----------
+    position : the position of the column, whose dictionary is joined.
+    codes : the codes of each group's values.
+    """
+    if not codes:
+        return "NULL"
+    cases = " ".join(
+        f"WHEN d{position}.code IN ({', '.join(map(str, group_codes))}) THEN {number}"
+        for number, group_codes in enumerate(codes)
+    )
+    return f"CASE {cases} END"
 
 
 def value_groups(from_rows: str, value: str, originals: Sequence[str], few_condition: str) -> str:

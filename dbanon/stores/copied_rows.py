@@ -6,13 +6,16 @@ A ``draft`` is a ``PreparedRelease``: a release that is computed but not written
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import date, timedelta
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.bands import CopyCoding
 from dbanon.data.microdata import find_records
 from dbanon.data.schema import Attribute, Kind
 from dbanon.data.types import SqlRow
+from dbanon.job.coding import coded_copy_attribute
 from dbanon.job.pseudonym import pseudonym_attribute
 from dbanon.sessions.base import ReleasedBatch, random_order
 from dbanon.sessions.session import Session
@@ -23,7 +26,11 @@ def find_copied_columns(draft: PreparedRelease) -> list[Attribute]:
     """Return the columns to copy, in source order, with the types of their staging columns."""
     pseudonyms = draft.job.pseudonyms
     return [
-        pseudonym_attribute(a) if a.name in pseudonyms else a
+        pseudonym_attribute(a)
+        if a.name in pseudonyms
+        else coded_copy_attribute(a)
+        if a.name in draft.copy_codings
+        else a
         for a in draft.relation.schema.attributes
         if a.name in draft.job.copied_columns
     ]
@@ -93,13 +100,49 @@ def read_copied_rows(
         records = find_records(microdata.keys, keys)
         released_indexes = np.flatnonzero(partition.labels[records] >= 0)
         records = records[released_indexes]
+        released = [rows[i] for i in released_indexes.tolist()]
         n_read += len(rows)
         progress(min(n_read / max(microdata.n_records, 1), 1.0))
         yield (
             classes[records],
             positions[records],
-            append_person_numbers(records, [rows[i] for i in released_indexes.tolist()]),
+            append_person_numbers(records, _mask_values(draft, attributes, records, released)),
         )
+
+
+def _mask_values(
+    draft: PreparedRelease,
+    attributes: Sequence[Attribute],
+    records: NDArray[np.int64],
+    rows: list[SqlRow],
+) -> list[SqlRow]:
+    """Return rows with shifted dates and coded numbers.
+
+    Parameters
+    ----------
+    attributes : the columns of the rows.
+    records : int64 (m,), the records of the rows.
+    """
+    codings = [draft.copy_codings.get(attribute.name) for attribute in attributes]
+    if draft.copy_codings:
+        rows = [
+            tuple(
+                value if coding is None else code_value(value, coding)
+                for value, coding in zip(row, codings, strict=True)
+            )
+            for row in rows
+        ]
+    shift, offsets = draft.job.shift_dates, draft.date_offsets
+    if shift is None or offsets is None:
+        return rows
+    is_shifted = [attribute.name in shift.columns for attribute in attributes]
+    return [
+        tuple(
+            shift_value(value, offset) if shifts else value
+            for value, shifts in zip(row, is_shifted, strict=True)
+        )
+        for row, offset in zip(rows, offsets[records].tolist(), strict=True)
+    ]
 
 
 def _rows_with_pseudonyms(
@@ -131,3 +174,29 @@ def _rows_with_pseudonyms(
                 for row in batch
             ],
         )
+
+
+def shift_value(value: object, offset: int) -> object:
+    """Shift a date or timestamp by days; NULL remains NULL.
+
+    Parameters
+    ----------
+    value : a date, or its text as SQLite stores it.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        # The time of day follows the ten characters of the date.
+        day = date.fromisoformat(value[:10]) + timedelta(days=offset)
+        return f"{day.isoformat()}{value[10:]}"
+    # Other values were refused when their range was measured.
+    assert isinstance(value, date)
+    return value + timedelta(days=offset)
+
+
+def code_value(value: object, coding: CopyCoding) -> str | None:
+    """Code a number: the label of its band, or its text; NULL remains NULL."""
+    if value is None:
+        return None
+    label = coding.label_of(float(str(value)))
+    return str(value) if label is None else label

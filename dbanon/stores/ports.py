@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.advice.profile import Profile
-from dbanon.data.counts import CountRequests, Counts, JointHistories
+from dbanon.data.bands import CopyCoding
+from dbanon.data.counts import CodedCounts, CountRequests, Counts, JointHistories
+from dbanon.data.date_range import DateRange
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata
 from dbanon.data.partition import Partition
@@ -56,6 +58,9 @@ class PreparedRelease:
     fingerprint : hash of the source rows and of the options; None if it was not computed.
     source_state : the result of ``Source.describe_state`` before the rows were read.
     pseudonym_key : the key for columns released as pseudonyms; None if there are none.
+    copy_codings : how the numbers of copied columns are coded, by column.
+    date_offsets : int32 (n,), by how many days the dates of each record are shifted; None if none
+        are.
     source_counts : the numbers of ``rows`` and of ``persons`` of the source, as in
         ``SourceCounts.totals``; they are recorded for the next run of the job. Empty unless the
         job expects counts.
@@ -71,6 +76,8 @@ class PreparedRelease:
     source_state: JsonMapping = field(default_factory=dict)
     pseudonym_key: PseudonymKey | None = None
     source_counts: Mapping[str, int] = field(default_factory=dict)
+    date_offsets: NDArray[np.int32] | None = None
+    copy_codings: Mapping[str, CopyCoding] = field(default_factory=dict)
 
     @property
     def class_columns(self) -> tuple[str, ...]:
@@ -271,6 +278,41 @@ class Source(Protocol):
     ) -> Iterator[tuple[NDArray[np.int64], list[SqlRow]]]:
         """Yield batches: row keys, int64 (n_rows, n_key_columns), and rows of these columns."""
 
+    def read_quantile(self, relation: Relation, attribute: Attribute, share: float) -> float | None:
+        """Return the smallest value that at least a share of a column's values do not exceed.
+
+        None if all values are NULL.
+
+        Parameters
+        ----------
+        share : 0 to 1.
+        """
+
+    def measure_dates(self, relation: Relation, attribute: Attribute) -> DateRange:
+        """Measure the range of the dates in a column."""
+
+    def read_person_tags(
+        self, relation: Relation, roles: ColumnRoles, person: Attribute, key: PseudonymKey
+    ) -> Iterator[tuple[int, bytes]]:
+        """Yield the code of each person in the microdata, and the keyed hash of its identifier.
+
+        A code is yielded once for each text that its person has.
+
+        Raises
+        ------
+        PseudonymsNotHere : the source cannot compute keyed hashes.
+        """
+
+    def group_by_day(
+        self, draft: PreparedRelease, name: str, columns: Sequence[str]
+    ) -> ValueGroups:
+        """Group the released rows by the original day in a column of dates or timestamps.
+
+        Parameters
+        ----------
+        columns : retained columns; the result says how many groups have a single value of each.
+        """
+
     def has_padding(self, attribute: Attribute) -> bool:
         """Whether ``read_retained_rows`` pads the column's values with spaces.
 
@@ -388,6 +430,15 @@ class Target(Protocol[W]):
 
     def count_distinct(self, staged_release: W, name: str) -> tuple[int, int]:
         """Count the written rows with a non-NULL value in a column, and the distinct values."""
+
+    def count_coded(self, staged_release: W, name: str, coding: CopyCoding) -> CodedCounts:
+        """Count the written values of a coded copy, and the persons or rows of its tails."""
+
+    def count_wrong_dates(self, staged_release: W, source: Source) -> int:
+        """Count the shifted dates, or combinations of them, that are not as they should be.
+
+        They should be the originals plus the offset of their row.
+        """
 
     def count_values(self, staged_release: W, name: str) -> dict[str | None, int]:
         """Count the written rows by their value in a column of labels; None for NULL."""

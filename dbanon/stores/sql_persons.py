@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from dbanon.data.bands import CopyCoding
 from dbanon.data.counts import ClassValueCounts, CountRequests, EntityCount
 from dbanon.data.frozen import dataclass
 from dbanon.sessions import recount_statements, statements
@@ -131,6 +132,42 @@ def count_persons(
     )
     value_counts = _count_persons_by_value(session, staged_release, requests, class_keys)
     return replace(entity_count, value_counts=value_counts, further_sets=column_set_counts)
+
+
+def count_tails(
+    session: Session, staged_release: StagedSqlRelease, value: str, coding: CopyCoding
+) -> dict[str, int]:
+    """Count the persons or rows of a release in each coded tail of a copied column, by label.
+
+    Parameters
+    ----------
+    value : SQL of the released value.
+    """
+    draft = staged_release.draft
+    person, joins = "", ""
+    if staged_release.is_copied:
+        rows = f"{quote(statements.ROWS)} AS r"
+        person = f"r.{statements.retained_column_name(len(draft.job.copied_columns))}"
+    else:
+        rows = statements.released_rows(
+            draft.relation.from_clause, draft.relation.required_locator.expressions
+        )
+        session.stage_labels(
+            draft.microdata, draft.release.partition, draft.relation.required_locator.types
+        )
+        for column in draft.roles.entity_columns:
+            position = draft.roles.columns.index(column)
+            joins = statements.join_values(position, session.dialect.value_of(column))
+            person = statements.code_column(position)
+    units = f"DISTINCT {person}" if draft.roles.entity_columns else "*"
+    return {
+        label: int(
+            session.rows(f"SELECT count({units}) FROM {rows}{joins} WHERE {value} = '{label}'")[0][
+                0
+            ]
+        )
+        for label in coding.tail_labels
+    }
 
 
 def _recount_entities(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.advice.profile import Profile
 from dbanon.data.chunks import bytes_per_record
+from dbanon.data.date_range import DateRange
 from dbanon.data.frozen import dataclass
 from dbanon.data.memory import worker_threads
 from dbanon.data.microdata import CodedColumn, ColumnRoles, Microdata
@@ -32,13 +34,14 @@ from dbanon.hierarchy.leaves import format_leaf, sort_values
 from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job, SourceRequest
+from dbanon.job.pseudonym import PseudonymKey
 from dbanon.ledger.rules import require_unchanged_rules
 from dbanon.release.attribute_disclosure import ValueGroups, require_all_counted
 from dbanon.sessions import statements
 from dbanon.sessions.base import FilteredRelation, Relation
 from dbanon.sessions.names import RelationName, parse_relation, quote, quote_list
 from dbanon.sessions.session import Session
-from dbanon.stores import digest, hierarchies
+from dbanon.stores import digest, hierarchies, sql_dates
 from dbanon.stores.ports import PreparedRelease, Progress, SourceCounts
 from dbanon.stores.source_counts import (
     count_classes_below_k,
@@ -368,6 +371,29 @@ class SqlSource:
         """Yield row keys and rows in batches; see ``ports.Source``."""
         return self.session.read_rows(relation, names, chunk_rows)
 
+    def read_quantile(self, relation: Relation, attribute: Attribute, share: float) -> float | None:
+        """Return the smallest value that at least a share of a column's values do not exceed."""
+        column, rows = f"s.{quote(attribute.name)}", relation.relation_to_read.quoted
+        [(n_values,)] = self.session.rows(f"SELECT count({column}) FROM {rows} AS s")
+        if not n_values:
+            return None
+        offset = max(ceil(share * int(n_values)) - 1, 0)
+        [(value,)] = self.session.rows(
+            f"SELECT {column} FROM {rows} AS s WHERE {column} IS NOT NULL ORDER BY {column}"
+            f" LIMIT 1 OFFSET {offset}"
+        )
+        return float(value)
+
+    def measure_dates(self, relation: Relation, attribute: Attribute) -> DateRange:
+        """Measure the range of the dates in a column."""
+        return sql_dates.measure_dates(self.session, relation, attribute)
+
+    def read_person_tags(
+        self, relation: Relation, roles: ColumnRoles, person: Attribute, key: PseudonymKey
+    ) -> Iterator[tuple[int, bytes]]:
+        """Yield the code of each person, and the keyed hash of the person's identifier."""
+        return sql_dates.read_person_tags(self.session, relation, roles, person, key)
+
     def has_padding(self, attribute: Attribute) -> bool:
         """Whether ``read_retained_rows`` pads the column's values with insignificant spaces."""
         return self.session.tags.has_padding(attribute)
@@ -406,9 +432,22 @@ class SqlSource:
 
         Raises the same errors as ``group_by_value``.
         """
-        [value] = [self._original_value(a) for a in draft.microdata.attributes if a.name == name]
+        [value] = [
+            self._original_value(draft, a) for a in draft.microdata.attributes if a.name == name
+        ]
         attributes = [draft.relation.attribute(column) for column in columns]
         # The number of groups below k is not needed here, so the condition is never true.
+        return self._group_rows(draft, name, value, attributes, is_rare_condition="1 = 0")
+
+    def group_by_day(
+        self, draft: PreparedRelease, name: str, columns: Sequence[str]
+    ) -> ValueGroups:
+        """Group the released rows by the original day in a column of dates or timestamps.
+
+        Raises the same errors as ``group_by_value``.
+        """
+        value = self.session.dialect.day_of(draft.relation.attribute(name))
+        attributes = [draft.relation.attribute(column) for column in columns]
         return self._group_rows(draft, name, value, attributes, is_rare_condition="1 = 0")
 
     def _group_rows(
@@ -429,10 +468,11 @@ class SqlSource:
         is_rare_condition : SQL that is true for groups to be counted as rare: those below k.
         """
         session, partition = self.session, draft.release.partition
+        rows = session.released_rows(draft.relation, draft.microdata, partition)
         query = statements.value_groups(
-            session.released_rows(draft.relation, draft.microdata, partition),
+            rows + self._join_grouped_values(draft),
             value,
-            [self._original_value(attribute) for attribute in compared_columns],
+            [self._original_value(draft, attribute) for attribute in compared_columns],
             is_rare_condition,
         )
         result = np.array([[int(cell) for cell in row] for row in session.rows(query)], np.int64)
@@ -446,12 +486,34 @@ class SqlSource:
             sizes[has_value], n_groups[has_value], n_rare_groups[has_value], result[has_value, 4:]
         )
 
-    def _original_value(self, attribute: Attribute) -> str:
+    def _join_grouped_values(self, draft: PreparedRelease) -> str:
+        """Build JOINs with the dictionaries of columns whose values were coded as groups."""
+        grouped_names = {a.name for a in draft.microdata.attributes if a.groups is not None}
+        return "".join(
+            statements.join_values(position, self.session.dialect.value_of(attribute))
+            for position, attribute in enumerate(draft.roles.columns)
+            if attribute.name in grouped_names
+        )
+
+    def _original_value(self, draft: PreparedRelease, attribute: Attribute) -> str:
         """Build SQL for a column's original value, as its class sees it.
 
-        That is a text for columns that are read as texts, and the rank of the band for columns that
-        are coded before classes are made.
+        That is a text for columns that are read as texts, and a number for columns that are coded
+        before classes are made: the rank of the band, or the number of the group. The latter needs
+        the JOINs of ``_join_grouped_values``.
         """
+        if attribute.groups is not None:
+            [(position, read_attribute)] = [
+                (position, column)
+                for position, column in enumerate(draft.roles.columns)
+                if column.name == attribute.name
+            ]
+            table = quote(statements.values_table(position))
+            codes_by_group: dict[str | None, list[int]] = {}
+            for value, code in self.session.rows(f"SELECT value, code FROM {table}"):
+                group = attribute.groups.group_of(value, is_number=read_attribute.nominal)
+                codes_by_group.setdefault(group, []).append(int(code))
+            return statements.code_groups(position, list(codes_by_group.values()))
         if attribute.bands is not None:
             return statements.band_ranks(f"s.{quote(attribute.name)}", attribute.bands)
         if attribute.kind.is_coded:

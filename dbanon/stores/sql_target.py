@@ -7,11 +7,13 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from dbanon.data.counts import CountRequests, Counts, JointHistories, Recount
+from dbanon.data.bands import CopyCoding
+from dbanon.data.counts import CodedCounts, CountRequests, Counts, JointHistories, Recount
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute
 from dbanon.data.types import JsonMapping
 from dbanon.errors import InvalidParameter, OutputExists, SourceChanged
+from dbanon.job.coding import coded_copy_attribute
 from dbanon.job.job import Job, SourceRequest
 from dbanon.job.private import PrivateJob
 from dbanon.job.pseudonym import pseudonym_attribute
@@ -53,7 +55,13 @@ from dbanon.stores.sql_counts import (
     count_sets,
     count_values,
 )
-from dbanon.stores.sql_persons import StagedSqlRelease, count_persons, stage_release_persons
+from dbanon.stores.sql_date_counts import count_wrong_dates
+from dbanon.stores.sql_persons import (
+    StagedSqlRelease,
+    count_persons,
+    count_tails,
+    stage_release_persons,
+)
 from dbanon.stores.sql_source import SqlSource
 
 # The share of ``write`` that staging takes, for the progress bar.
@@ -172,6 +180,12 @@ class SqlTarget:
             if draft.pseudonym_key is not None:
                 # The SQL of ``pseudonym_of`` reads this key.
                 session.tags.stage_key(*draft.pseudonym_key.hmac_blocks())
+            if draft.date_offsets is not None:
+                assert draft.job.shift_dates is not None
+                days = draft.job.shift_dates.days
+                session.stage_offsets(
+                    draft.relation, draft.microdata, partition, draft.date_offsets, days
+                )
             # Stages the class of each row by row key, and the released values of each class.
             session.stage(draft.relation, draft.microdata, partition, columns)
         # Columns that pass through the client need no staging here.
@@ -283,14 +297,25 @@ class SqlTarget:
                 continue
             if name in draft.job.pseudonyms:
                 attribute = pseudonym_attribute(attribute)
+            coding = draft.copy_codings.get(name)
+            if coding is not None:
+                attribute = coded_copy_attribute(attribute)
             if is_copied:
                 staging_name = statements.retained_column_name(retained_names.index(name))
                 sql_type = self.session.dialect.type_of(attribute)
                 release_columns.append((name, sql_type, f"r.{staging_name}"))
+            elif coding is not None:
+                text = self.session.dialect.text_of(draft.relation.attribute(name))
+                value = statements.coded_value(f"s.{quote(name)}", text, coding)
+                release_columns.append((name, self.session.dialect.type_of(attribute), value))
             elif name in draft.job.pseudonyms:
                 text = self.session.dialect.text_of(draft.relation.attribute(name))
                 pseudonym = self.session.tags.pseudonym_of(text)
                 release_columns.append((name, self.session.dialect.type_of(attribute), pseudonym))
+            elif draft.job.shift_dates is not None and name in draft.job.shift_dates.columns:
+                days = statements.offset_days(draft.job.shift_dates.days)
+                shifted_date = self.session.dialect.shifted_date(attribute, days)
+                release_columns.append((name, attribute.sql_type, shifted_date))
             else:
                 release_columns.append(
                     (name, attribute.sql_type, self.session.dialect.retained_value(attribute))
@@ -357,6 +382,20 @@ class SqlTarget:
             f" FROM {staged_release.relation.quoted}"
         )
         return int(n_present), int(n_values)
+
+    def count_coded(
+        self, staged_release: StagedSqlRelease, name: str, coding: CopyCoding
+    ) -> CodedCounts:
+        """Count the written values of a coded copy, and the persons or rows of its tails."""
+        query = statements.count_uncoded(staged_release.relation, quote(name), coding)
+        [(n_wrong,)] = self.session.rows(query)
+        [value] = [expression for column, _, expression in staged_release.columns if column == name]
+        tails = count_tails(self.session, staged_release, value, coding)
+        return CodedCounts(int(n_wrong), tails)
+
+    def count_wrong_dates(self, staged_release: StagedSqlRelease, source: Source) -> int:
+        """Count the combinations of written dates that occur more or less often than expected."""
+        return count_wrong_dates(self.session, staged_release, source)
 
     def count_values(self, staged_release: StagedSqlRelease, name: str) -> dict[str | None, int]:
         """Count the written rows by their label in a column, with GROUP BY."""

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import dbanon
 from dbanon.data.option import parameters
 from dbanon.doors.cli.anonymize import OPTIONS
+from dbanon.job.date_shift import DateShift
 from dbanon.job.export import Export
 from dbanon.job.options import (
     AttributeMethod,
@@ -45,6 +46,12 @@ def test_the_typed_options_are_the_fields() -> None:
             expected = Sequence[ColumnSet | Mapping[str, Any] | Sequence[str]]
         elif option.item_type is Export:
             expected = Sequence[Export | str | Mapping[str, Any]]
+        elif option.name == "shift_dates":
+            expected = DateShift | Mapping[str, Any] | None
+        elif option.name == "recode":
+            expected = (
+                Mapping[str, Sequence[float] | Mapping[str, Sequence[str | int] | str]] | None
+            )
         elif option.kind is tuple:
             expected = Sequence[option.item_type]  # type: ignore[name-defined]
         elif option.kind is Mapping or option.name == "chunk_rows":

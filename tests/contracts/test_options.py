@@ -76,10 +76,10 @@ def wrong(parameter: Parameter) -> Iterator[Any]:
         yield from ("age", {"age": 1}, 7, [1])
     elif parameter.kind is Mapping:
         yield from (["age"], 7, "age")
-        if parameter.item_type is float:
+        if parameter.item_type is float or parameter.name in ("top", "bottom"):
             yield from ({"age": bad} for bad in ("1", True, None, np.nan))
             yield from ([{"age": low - 1}] if low is not None else [])
-        elif parameter.item_type == Sequence[float]:
+        elif parameter.name == "recode":
             yield from ({"age": bad} for bad in ("low", ["1"], [None], [np.inf], 7))
         elif get_origin(parameter.item_type) is Sequence:
             yield from ({"age": bad} for bad in ("low", [1], 7))

@@ -11,7 +11,9 @@ from pathlib import Path
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
+from dbanon.data.groups import Groups
 from dbanon.data.option import Parameter, all_parameters, parameters
+from dbanon.job.date_shift import DateShift
 from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
@@ -39,6 +41,8 @@ _ACCEPTED = {
     Model: "Model | Mapping[str, Any]",
     ColumnSet: "ColumnSet | Mapping[str, Any] | Sequence[str]",
     Export: "Export | str | Mapping[str, Any]",
+    Groups: "Mapping[str, Sequence[str | int] | str]",
+    DateShift: "DateShift | Mapping[str, Any]",
 }
 # For the usual number, as before.
 _OR_NONE = ("chunk_rows",)
@@ -57,6 +61,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from dbanon.job.chain import Chain
+from dbanon.job.date_shift import DateShift
 from dbanon.job.export import Export
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
@@ -169,6 +174,8 @@ def _name(kind: Any) -> str:
     """The source text of a type."""
     if kind is NoneType:
         return "None"
+    if kind in (Groups, DateShift):
+        return _ACCEPTED[kind]
     if get_origin(kind) in (Union, UnionType):
         return " | ".join(map(_name, get_args(kind)))
     if get_origin(kind) is not None:

@@ -44,6 +44,7 @@ _TOWNS = {"hierarchies": {"town": {"tree": {"*": ["a", "b", "c", "d", "e"]}}}}
 _GENERALIZE = {"recoding": "generalization"}
 _ILL = {"sensitive": ["ill"]}
 _LINE = ("python", "cli")
+_WILDCARD = {"method": "local_suppression", "options": {"missing": "wildcard"}}
 
 # Options of a release of a table in a database.
 OF_TABLES = (
@@ -263,6 +264,47 @@ OF_TABLES = (
         does=[{"recode": {"age": [30]}}],
     ),
     Case(
+        "List each value once: `recode`.",
+        {
+            **_GENERALIZE,
+            "quasi_identifiers": ["town"],
+            "recode": {"town": {"A": ["a", "a"], "B": "*"}},
+        },
+        values={"recode": {"town": {"A": ["a"], "B": "*"}}},
+        doors=_LINE,
+    ),
+    Case(
+        "List them, or name a group for all other values",
+        {**_GENERALIZE, "quasi_identifiers": ["town"], "recode": {"town": {"A": ["a"]}}},
+        values={"recode": {"town": {"A": ["a"], "B": "*"}}},
+        does=[{"recode": {"town": {"A": ["a", "b"], "B": ["c", "d", "e"]}}}],
+    ),
+    Case(
+        "Group quasi-identifiers only.",
+        {"keep": ["pid"], "recode": {"pid": {"A": "*"}}},
+        does=[{"recode": None}, {"recode": {"pid": [10]}}],
+    ),
+    Case(
+        "Leave it out of `top`, `bottom` and `recode`, or of",
+        {"keep": ["pid"], "top": {"pid": 10}, "also_k": [["pid"]]},
+        does=[{"top": None}, {"also_k": None}],
+    ),
+    Case(
+        "Leave out its threshold, or its groups.",
+        {"recode": {"age": {"A": [20], "B": "*"}}, "top": {"age": 50}, **_GENERALIZE},
+        does=[{"recode": None}, {"top": None}],
+    ),
+    Case(
+        "Leave the column out of `orders`, or out of `recode`.",
+        {
+            **_GENERALIZE,
+            "quasi_identifiers": ["town"],
+            "orders": {"town": ["a", "b", "c", "d", "e"]},
+            "recode": {"town": {"A": ["a"], "B": "*"}},
+        },
+        leave_out=["orders", "recode"],
+    ),
+    Case(
         "Move its threshold, so that k or more",
         {"top": {"hole": 39}, "quasi_identifiers": ["hole"], "nulls": "category"},
         does=[{"top": {"hole": 30}}, {"top": {"hole": 50}}],
@@ -353,6 +395,45 @@ OF_TABLES = (
         "Name some of these columns, each once: {}.",
         {"method": "local_suppression", "options": {"importance": "town"}},
         does=[{"options": {"importance": "age"}}],
+    ),
+    Case(
+        "Leave out `models`, or leave out `missing`",
+        {**_ILL, **_WILDCARD, "models": [model("ill", "distinct_l", 2)]},
+        leave_out=["models"],
+        does=[{"options": {}}],
+    ),
+    Case(
+        "Leave out `block_size`.",
+        {**_WILDCARD, "block_size": 20},
+        leave_out=["block_size"],
+    ),
+    Case(
+        "Leave out `refine`.",
+        {**_WILDCARD, "refine": "fast"},
+        leave_out=["refine"],
+    ),
+    Case(
+        "Leave out `entity`, or leave out `missing`",
+        {**_WILDCARD, "entity": "town"},
+        leave_out=["entity"],
+        does=[{"options": {}}],
+    ),
+    Case(
+        "Leave out `by`, or leave out `missing`",
+        {**_WILDCARD, "by": ["town"]},
+        leave_out=["by"],
+        does=[{"options": {}}],
+    ),
+    Case(
+        "Leave out `design_weight`, or leave out `missing`",
+        {**_WILDCARD, "design_weight": "size"},
+        leave_out=["design_weight"],
+        does=[{"options": {}}],
+    ),
+    Case(
+        "Name quasi-identifiers only in `also_k`",
+        {**_WILDCARD, "keep": ["town"], "also_k": [{"columns": ["age", "town"], "k": 5}]},
+        does=[{"also_k": [{"columns": ["age"], "k": 5}]}, {"options": {}}],
     ),
     Case(
         "Leave out `{}`, or choose",

@@ -13,6 +13,7 @@ from tests.doors import hints_chains, hints_runs, hints_synthesis  # noqa: F401
 from tests.doors.hint_cases import OF_TABLES
 from tests.doors.hints_commands import COMMANDS, FILES
 from tests.doors.hints_databases import OF_STORES, UNREACHABLE
+from tests.doors.hints_dates import DATES
 from tests.doors.hints_frames import FRAMES
 from tests.doors.hints_jobs import FOLLOWED as OF_JOBS
 from tests.doors.hints_jobs import IMPOSSIBLE as NEVER_OF_JOBS
@@ -29,7 +30,6 @@ IMPOSSIBLE = {
     "extensions/survey/frequencies": "doors check what this takes; tests/unit/survey has them",
     "extensions/survey/household_risk": "doors check what this takes; tests/unit/survey has them",
     "extensions/survey/individual_risk": "doors check what this takes; tests/unit/survey has them",
-    "extensions/survey/local_suppression": "no door calls it; tests/unit/survey has them",
     "extensions/survey/population_uniqueness": "doors check what this takes",
     "extensions/survey/suda": "doors check what this takes; tests/unit/survey has them",
     "extensions/spark/": "they need a cluster; tests/spark has those that a local one raises",
@@ -69,7 +69,11 @@ def text_of(beginning: str) -> str:
 
 def followed() -> frozenset[str]:
     """The texts of hints whose ways out are taken; not of those that are raised alone."""
-    steps = (step.hint for step in (*COMMANDS, *FILES, *FRAMES, *OF_STORES, *SURVEYS) if step.right)
+    steps = (
+        step.hint
+        for step in (*COMMANDS, *FILES, *FRAMES, *DATES, *OF_STORES, *SURVEYS)
+        if step.right
+    )
     of_runs = (case for case in OF_RUNS if not case.is_constant)
     cases = (case.hint for case in (*OF_TABLES, *OF_SERVERS, *of_runs))
     return frozenset(map(text_of, (*cases, *steps, *OF_JOBS)))

@@ -77,6 +77,19 @@ COMMANDS = (
         [cli(f"{PEOPLE} {OPEN}")],
     ),
     Steps(
+        "Write --recode 'region=",
+        cli(
+            "anonymize {url} --table people -q town --k 4 --output {new} --method gaa_cp --recode"
+            " town='{{A: a}}'"
+        ),
+        [
+            cli(
+                "anonymize {url} --table people -q town --k 4 --output {new} --method gaa_cp"
+                """ --recode 'town={{"A": ["a", "b"], "Other": "*"}}'"""
+            )
+        ],
+    ),
+    Steps(
         "Choose another name.",
         cli(f"chain create {{url}} open --table people {SHOW}"),
         [cli(f"chain create {{url}} others --table plain {SHOW}")],

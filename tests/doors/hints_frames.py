@@ -26,6 +26,8 @@ from tests.doors.hint_steps import (
 )
 from tests.doors.hints_analyses import ANALYSES
 
+FLAGS = FRAME.assign(flag=FRAME.index % 2 == 0)
+EMPTY = FRAME.assign(empty=pd.array([None] * N, "Int64"))
 _NOBODY: Any = [None, *["a", "b", "c"] * 13]
 
 
@@ -49,6 +51,29 @@ FRAMES = (
         "Use float32 or float64.",
         column(np.ones(N, np.float16)),
         [column(np.ones(N, np.float32)), column(np.ones(N, np.float64))],
+    ),
+    Steps(
+        "Make it a text in a view, or generalize it by a hierarchy",
+        frame(FLAGS, method="gaa_cp", quasi_identifiers=["flag"], recode={"flag": {"A": "*"}}),
+        [
+            frame(
+                FLAGS.astype({"flag": str}),
+                method="gaa_cp",
+                quasi_identifiers=["flag"],
+                recode={"flag": {"A": "*"}},
+            ),
+            frame(
+                FLAGS,
+                method="gaa_cp",
+                quasi_identifiers=["flag"],
+                hierarchies={"flag": {"tree": {"*": ["True", "False"]}}},
+            ),
+        ],
+    ),
+    Steps(
+        "Name a number in `top` and `bottom`, or leave the column out of them.",
+        frame(EMPTY, keep=["empty"], top={"empty": "p90"}),
+        [frame(EMPTY, keep=["empty"], top={"empty": 9}), frame(EMPTY, keep=["empty"])],
     ),
     Steps(
         "Name them first: frame.columns",
@@ -110,6 +135,11 @@ FRAMES = (
         "Leave out `standardize`.",
         classes(ARRAY, method="individual_ranking", standardize="mahalanobis"),
         [classes(ARRAY, method="individual_ranking")],
+    ),
+    Steps(
+        "Leave out `missing`. Releases have it.",
+        classes(ARRAY, method="local_suppression", missing="wildcard"),
+        [classes(ARRAY, method="local_suppression")],
     ),
     Steps(
         "Pass the result of dbanon.partition, or its labels.",

@@ -296,6 +296,15 @@ def zip_codes_with_a_hierarchy(world: Runs) -> Acts:
     yield lambda: release(hierarchies=hierarchies, profile=None)
 
 
+@case("Leave out the groups (`recode`), or `zip_population`.")
+def zip_codes_with_groups(world: Runs) -> Acts:
+    _, release = _zip_clinic(world)
+    groups = {"zip": {"A": ["10001"], "B": "*"}}
+    yield lambda: release(zip_population="census", recode=groups)
+    yield lambda: release(zip_population="census")
+    yield lambda: release(recode=groups, profile=None)
+
+
 @case("Name a table with each ZIP code, or each area, once: `zip_population`.")
 def populations_that_count_twice(world: Runs) -> Acts:
     clinic, release = _zip_clinic(world)

@@ -26,6 +26,9 @@ from tests.doors.server_steps import (
     spend_in_sqlite,
 )
 
+# Groups of values, in words of the command line.
+_GROUPS = """--method gaa_cp --recode 'ill={"A": ["x"], "Other": "*"}'"""
+
 RIGHTS = (
     Trial(
         "Its owner runs: GRANT SELECT ON {} TO {};",
@@ -598,6 +601,12 @@ RELEASES = (
             "dbanon refresh $url release.$t",
         ],
         [anonymize("--order ill=x,y,z --recoding median", q="age,ill")],
+    ),
+    Trial(
+        "Release it again with all options, among them the groups",
+        "dbanon refresh $url release.$t",
+        [anonymize(f"{_GROUPS} {REPLACE}", q="age,ill")],
+        [anonymize(_GROUPS, q="age,ill")],
     ),
     Trial(
         "Refresh it from a client, and name the file or variable",

@@ -22,6 +22,7 @@ from tests.doors.hint_doors import Call, CommandDoor, JobDoor, PythonDoor, job_f
 from tests.doors.hint_list import text_of
 from tests.doors.hint_steps import CSV, OPEN, PEOPLE, Steps, World, csv, frame, hint_of
 from tests.doors.hints_commands import COMMANDS, FILES
+from tests.doors.hints_dates import DATES
 from tests.doors.hints_frames import FRAMES
 from tests.doors.hints_survey import SURVEYS
 
@@ -213,7 +214,7 @@ def world(folder: Path) -> World:
 
 
 @pytest.mark.parametrize(
-    "steps", [*COMMANDS, *FILES, *FRAMES, *SURVEYS], ids=lambda steps: steps.hint[:40]
+    "steps", [*COMMANDS, *FILES, *FRAMES, *DATES, *SURVEYS], ids=lambda steps: steps.hint[:40]
 )
 def test_a_hint_in_words_can_be_followed(steps: Steps, world: World) -> None:
     text = text_of(steps.hint)

@@ -268,6 +268,7 @@ def test_every_known_option_is_accepted(run_sql: Run) -> None:
         "top": {},
         "bottom": {},
         "recode": {},
+        "shift_dates": None,
         "profile": None,
         "zip_population": None,
         "persons": "whole",

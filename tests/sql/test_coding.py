@@ -60,12 +60,31 @@ def test_the_same_by_both_ways(
     assert labels & {"190+", "<160", "18-29", "65+", "45-64"}
 
 
+def test_groups(run_sql: Run) -> None:
+    run_sql(
+        "CREATE TABLE app.people AS SELECT g AS id, chr(65 + g % 5) AS town, g % 3 AS walls"
+        " FROM generate_series(1, 120) AS g"
+    )
+    groups = {"town": {"West": ["A", "B"], "Other": "*"}, "walls": {"wood": [0, 1], "brick": [2]}}
+    run_sql(
+        "SELECT dbanon.gaa_cp('app.people', 'release.sql', '{town,walls}', 4, options => %s)",
+        json.dumps({"recode": groups}),
+    )
+    labels = run_sql("SELECT DISTINCT town, walls FROM release.sql ORDER BY 1, 2")
+    assert labels == [
+        *(("Other", "brick"), ("Other", "wood")),
+        *(("West", "brick"), ("West", "wood")),
+    ]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"top": {"age": "90"}}, "top must be numbers by column"),
+        ({"top": {"age": "90"}}, "top must be numbers, or percentiles such as p99.5, by column"),
         ({"recode": {"age": [30, 18]}}, "do not ascend"),
         ({"bottom": {"id": 5}}, "is not a quasi-identifier"),
+        ({"recode": {"age": {"young": [1]}}}, '"age" of type text is not a number'),
+        ({"recode": {"age": {"young": []}}}, "A group has no value"),
     ],
 )
 def test_wrong_values(run_sql: Run, options: dict[str, Any], message: str) -> None:

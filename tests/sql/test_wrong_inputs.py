@@ -187,6 +187,8 @@ def in_words(parameter: Parameter, value: Any) -> list[str]:
     if parameter.item_type is Model:
         texts = [f"{model['attribute']}={model['kind']}:{model['level']}" for model in value]
         return [part for text in texts for part in (name, text)]
+    if parameter.name == "shift_dates":
+        return [name, f"{','.join(value['columns'])}={value['days']}"]
     if isinstance(value, dict):
         texts = [f"{key}={in_pair(part)}" for key, part in value.items()]
         return [part for text in texts for part in (name, text)]

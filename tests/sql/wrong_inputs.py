@@ -137,6 +137,19 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
     "a top of no quasi-identifier": ("invalid_parameter", {"top": {"zz": 90.0}}),
     "a bottom above the top": ("invalid_parameter", {"bottom": {"a": 5.0}, "top": {"a": 3.0}}),
     "borders that do not ascend": ("invalid_parameter", {"recode": {"a": [5.0, 3.0]}}),
+    "a group without values": ("invalid_parameter", {"recode": {"a": {"low": []}}}),
+    "values in no group": (
+        "invalid_parameter",
+        {"recode": {"a": {"low": [1]}}, "method": "gaa_cp"},
+    ),
+    "shifted dates without columns": (
+        "invalid_parameter",
+        {"shift_dates": {"days": 9, "columns": []}},
+    ),
+    "shifted dates that are not copied": (
+        "invalid_parameter",
+        {"shift_dates": {"days": 9, "columns": ["id"]}},
+    ),
     "an unknown profile (word)": ("invalid_parameter", {"profile": "gdpr"}),
     "a profile that needs a larger k": ("profile_broken", {"profile": "ema"}),
     "populations without a profile": ("invalid_parameter", {"zip_population": "nobody"}),

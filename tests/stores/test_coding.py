@@ -92,6 +92,135 @@ def test_the_same_as_of_a_data_frame(database: Database, options: Mapping[str, A
         }
 
 
+GROUPS = {"North": ["N1", "n1", "N'2"], "South": ["S1"], "Other": "*"}
+REGIONS = ["N1", "n1", "N'2", "S1", "Ö?%s", None]
+
+
+def load_regions(database: Database) -> pd.DataFrame:
+    columns = {
+        "id": "integer PRIMARY KEY",
+        "region": database.types["text"],
+        "walls": database.types["integer"],
+        "zone": database.types["integer"],
+    }
+    table = [(i, REGIONS[i % 6], i * 5 // 7 % 4, (0, 0, 0, 1, 2, None)[i % 6]) for i in range(120)]
+    database.load("people", columns, table)
+    return pd.DataFrame(table, columns=list(columns)).astype({"zone": "Int64"})
+
+
+@pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
+@pytest.mark.parametrize("method", ["mdav", "gaa_cp", "local_suppression"])
+def test_groups_of_texts_and_codes(database: Database, method: str) -> None:
+    frame = load_regions(database)
+    options: dict[str, Any] = {
+        "quasi_identifiers": ["region", "walls"],
+        "keep": ["zone"],
+        "k": 3,
+        "method": method,
+        "nulls": "category",
+        "recode": {"region": GROUPS, "walls": {"wood": [0, 1], "brick": [2, 3]}},
+    }
+    if method == "mdav":
+        options["recoding"] = "representative"
+    report = database.anonymize(**options)
+    of_frame_rows, of_frame_report = dbanon.anonymize_frame(frame, **options)
+    names = "region, walls, zone"
+    rows = database.rows(f"SELECT {names} FROM {database.relation('release.people')}")
+    labels = {label for row in rows for label in row[:2]}
+    assert labels <= {*GROUPS, "wood", "brick", "*", None}
+    assert {"North", "wood"} <= labels
+    expected = of_frame_rows.astype(object).where(of_frame_rows.notna(), None)
+    assert sorted(map(str, rows)) == sorted(map(str, expected.itertuples(index=False, name=None)))
+    # What a copied column says of the groups is counted by the groups, in SQL as of a frame.
+    findings = [finding.describe(3) for finding in report.findings]
+    assert findings == [finding.describe(3) for finding in of_frame_report.findings]
+    assert any("region" in finding for finding in findings) == (method != "local_suppression")
+    [(arguments,)] = database.rows(f"SELECT arguments FROM {database.ledger()}")
+    assert "North" in str(arguments)
+    assert "S1" not in str(arguments)
+    assert dbanon.verify(database.url, "release.people").unchanged
+    with pytest.raises(dbanon.errors.RefreshRefused, match="no values of columns: recode"):
+        dbanon.refresh(database.url, "release.people")
+
+
+def test_values_in_no_group(database: Database) -> None:
+    load_regions(database)
+    error = refuse(
+        database,
+        InvalidParameter,
+        '"region" has 2 values in 40 rows that no group',
+        quasi_identifiers=["region"],
+        method="gaa_cp",
+        nulls="category",
+        recode={"region": {"North": ["N1", "n1"], "South": ["S1"]}},
+    )
+    assert "N'2" not in f"{error} {error.hint}"
+
+
+def test_the_recount_refuses_a_value_that_is_no_group(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_regions(database)
+    count_values = SqlTarget.count_values
+
+    def count_another(self: SqlTarget, staged_release: Any, name: str) -> dict[str | None, int]:
+        counts = count_values(self, staged_release, name)
+        return {**counts, "S1": counts.pop("South")}
+
+    monkeypatch.setattr(SqlTarget, "count_values", count_another)
+    options: dict[str, Any] = {"quasi_identifiers": ["region"], "nulls": "category", "k": 3}
+    options |= {"method": "gaa_cp", "recode": {"region": GROUPS}}
+    error = refuse(database, RecountFailed, "have the label of a group", **options)
+    assert "S1" not in str(error)
+
+
+def test_groups_to_another_database(database: Database, make_database: Any) -> None:
+    frame = load_regions(database)
+    other = make_database("sqlite" if database.name == "duckdb" else "duckdb")
+    options: dict[str, Any] = {"quasi_identifiers": ["region"], "method": "gaa_cp", "k": 3}
+    options |= {"nulls": "category", "recode": {"region": GROUPS}}
+    database.anonymize(target=other.url, **options)
+    rows = other.rows(f"SELECT region FROM {other.relation('release.people')}")
+    expected, _ = dbanon.anonymize_frame(frame, **options)
+    labels = expected["region"].astype(object).where(expected["region"].notna(), None)
+    assert sorted(map(str, (label for (label,) in rows))) == sorted(map(str, labels))
+
+
+def test_groups_in_a_job_file_and_on_the_command_line(database: Database, tmp_path: Path) -> None:
+    load_regions(database)
+    job = {
+        "name": "survey",
+        "table": "people",
+        "on_new_column": "drop",
+        "columns": {"region": {"role": "quasi_identifier"}},
+        "k": 3,
+        "method": "gaa_cp",
+        "nulls": "category",
+        "recode": {"region": GROUPS},
+        "output": {"table": "release.people"},
+    }
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        json.dumps({"version": 1, "source": {"url": database.url}, "jobs": [job]}), encoding="utf-8"
+    )
+    for command in ("check", "plan", "run"):
+        result = CliRunner().invoke(main, [command, str(path), "--allow-inline-password"])
+        assert result.exit_code == 0, result.output
+    command = ["anonymize", database.url, "--table", "people", "--output", "release.again"]
+    command += ["-q", "region", "--k", "3", "--nulls", "category", "--method", "gaa_cp"]
+    result = CliRunner().invoke(main, [*command, "--recode", f"region={json.dumps(GROUPS)}"])
+    assert result.exit_code == 0, result.output
+    of_job, again = (
+        database.rows(f"SELECT region, count(*) FROM {database.relation(name)} GROUP BY region")
+        for name in ("release.people", "release.again")
+    )
+    assert sorted(map(str, of_job)) == sorted(map(str, again))
+    assert {label for label, _ in again} <= {*GROUPS, "*", None}
+    wrong = CliRunner().invoke(main, [*command, "--recode", "region={North: N1}"])
+    assert wrong.exit_code == 2
+    assert "are not JSON" in wrong.output
+
+
 def test_no_number_beyond_the_threshold_is_in_the_release(database: Database) -> None:
     load(database)
     database.anonymize(
@@ -240,3 +369,6 @@ def test_the_command_line(database: Database) -> None:
     wrong = CliRunner().invoke(main, [*command, "--recode", "income=low"])
     assert wrong.exit_code == 2
     assert "Write numbers, as in --recode age=18,65." in wrong.output
+    wrong = CliRunner().invoke(main, [*command, "--top", "income=p100"])
+    assert wrong.exit_code == 2
+    assert "Write a number or a percentile, as in --top age=2 or age=p99.5." in wrong.output

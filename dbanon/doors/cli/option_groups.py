@@ -21,6 +21,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "Columns, rows and persons": (
         "single_s", "declared", "by", "key", "where", "orders", "order_files", "kinds", "entity",
         "entity_normalize", "persons", "pseudonyms", "pseudonym_key", "design_weight", "weight_as",
+        "shift_dates",
     ),
     "Reading files": (
         "dates", "decimal", "thousands", "trim", "types", "header", "skip_lines", "sheet",

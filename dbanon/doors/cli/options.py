@@ -7,7 +7,9 @@ of its value.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_origin
@@ -21,6 +23,8 @@ from dbanon.doors.cli.support import Bytes, Decorator, Names, split_list, split_
 from dbanon.doors.spelling import flag
 from dbanon.errors import InvalidParameter
 from dbanon.job.chain import Chain
+from dbanon.job.coding import PERCENTILE
+from dbanon.job.date_shift import DateShift
 from dbanon.job.export import Export
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
@@ -28,6 +32,7 @@ from dbanon.methods import METHODS
 
 # Additional help on the syntax of values, by the metavar of the option.
 _SYNTAX_HELP = {
+    "NAME=A,B,C|JSON": 'As in age=18,65 or region={"North": ["N1", "N2"], "Other": "*"}',
     "NAME=A,B,C": "Put a value that contains a comma in double quotes",
     "NAME=LOW:HIGH": "As in age=0:120 or seen=2020-01-01:2020-12-31",
     "NAME=HIERARCHY": "A CSV or JSON file, table:ref.tree, name:STORED, or JSON such as"
@@ -86,8 +91,8 @@ def _click_type(parameter: Parameter) -> object:
     """Return the type with which click reads the option's value."""
     if parameter.option.choices:
         return click.Choice(parameter.option.choices)
-    if parameter.kind is Chain:
-        # The option takes the chain's name; its other fields have separate options.
+    if parameter.kind in (Chain, DateShift):
+        # The option takes the chain's name, whose other fields have separate options, or A,B=DAYS.
         return str
     return Bytes() if parameter.option.unit == "bytes" else parameter.kind
 
@@ -136,6 +141,8 @@ def parse_table_options(
 
 def _parse_value(parameter: Parameter, raw_value: Any) -> Any:
     """Convert the texts of a repeatable option. Click has already converted other values."""
+    if parameter.kind is DateShift:
+        return None if raw_value is None else parse_date_shift(raw_value)
     # A list or mapping is repeatable if it has an explicit flag.
     if not parameter.option.flag or parameter.kind not in (tuple, Mapping):
         return raw_value
@@ -150,19 +157,38 @@ def _parse_value(parameter: Parameter, raw_value: Any) -> Any:
     pairs = dict(map(split_pair, raw_value))
     if parameter.option.form == "NAME=LOW:HIGH":
         return {name: parse_bounds(text) for name, text in pairs.items()}
+    if parameter.name in ("top", "bottom"):
+        form = f"a number or a percentile, as in {flag(parameter)} age=2 or age=p99.5"
+        return {
+            name: text if re.fullmatch(PERCENTILE, text) else _parse_number(text, form)
+            for name, text in pairs.items()
+        }
     if parameter.item_type is float:
         form = f"a number, as in {flag(parameter)} age=2"
         return {name: _parse_number(text, form) for name, text in pairs.items()}
-    if parameter.item_type == Sequence[float]:
+    if parameter.name == "recode":
         form = f"numbers, as in {flag(parameter)} age=18,65"
         return {
-            name: [_parse_number(number, form) for number in split_list(text)]
+            name: parse_groups(text)
+            if text.startswith("{")
+            else [_parse_number(number, form) for number in split_list(text)]
             for name, text in pairs.items()
         }
     # Orders map a column to the sequence of its values, lowest first.
     if get_origin(parameter.item_type) is Sequence:
         return {name: split_list(text) for name, text in pairs.items()}
     return pairs
+
+
+def parse_groups(text: str) -> object:
+    """Parse the JSON of groups of values; raises InvalidParameter if it is no JSON."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise InvalidParameter(
+            "The groups of --recode are not JSON.",
+            hint="""Write --recode 'region={"North": ["N1", "N2"], "Other": "*"}'.""",
+        ) from None
 
 
 def parse_bounds(text: str) -> tuple[object, object]:
@@ -210,6 +236,14 @@ def parse_column_set(text: str) -> ColumnSet:
     if equals and not k.isdecimal():
         raise InvalidParameter("Write A,B or A,B=K, as in --also-k age,illness=20.")
     return ColumnSet(split_list(names), int(k) if equals else None)
+
+
+def parse_date_shift(text: str) -> DateShift:
+    """Parse A,B=DAYS into a shift of dates."""
+    names, _, days = text.rpartition("=")
+    if not names or not days.isdecimal():
+        raise InvalidParameter("Write A,B=DAYS, as in --shift-dates admitted,discharged=365.")
+    return DateShift(int(days), split_list(names))
 
 
 def parse_model(text: str) -> Model:

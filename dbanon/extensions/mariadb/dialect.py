@@ -442,6 +442,15 @@ class MariadbDialect(Dialect):
         # Only numbers, dates and timestamps have bounds; for these the position has no effect.
         return f"CAST({as_number(0, attribute)} AS DOUBLE)"
 
+    def date_limits(self, attribute: Attribute) -> tuple[str, str]:
+        if attribute.sql_type.startswith("timestamp"):
+            # The range of the type, with a day for time zones at each end.
+            return "1970-01-02", "2038-01-18"
+        return super().date_limits(attribute)
+
+    def shifted_date(self, attribute: Attribute, days: str) -> str:
+        return f"date_add(s.{quote(attribute.name)}, INTERVAL {days} DAY)"
+
     def released_expression(self, position: int, column: ReleasedColumn) -> str:
         return f"c.{statements.value_column(position)}"
 

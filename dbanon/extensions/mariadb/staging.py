@@ -335,9 +335,14 @@ class MariadbStaging(Session):
             mariadb_dialect.unused_name(name, source_columns)
             for name in (_CLASS, mariadb_dialect.ROW_NUMBER)
         )
+        # Expressions of shifted dates read the position of a row.
+        expressions = [
+            value.replace(statements.ROW_POSITION, f"s.{position_column}")
+            for value in values.values()
+        ]
         self.run(
             f"INSERT INTO {table.quoted} ({quote_list(list(values))})"
-            f" SELECT STRAIGHT_JOIN {', '.join(values.values())} FROM"
+            f" SELECT STRAIGHT_JOIN {', '.join(expressions)} FROM"
             f" (SELECT STRAIGHT_JOIN l.class AS {class_column}, l.position AS {position_column}"
             f"{read_columns}"
             f" FROM {quote(statements.LABELS)} AS l JOIN {source.from_clause}"

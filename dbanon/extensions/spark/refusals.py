@@ -78,6 +78,7 @@ def check_job(job: Job) -> None:
         f"method {policy.method}": find_method(policy.method).suppresses_cells,
         "chain": job.chain is not None,
         "pseudonyms": bool(job.pseudonyms),
+        "shift_dates": job.shift_dates is not None,
         "persons=rows": job.persons != WHOLE_PERSONS,
         "where": job.where is not None,
         "time_limit": job.time_limit is not None,

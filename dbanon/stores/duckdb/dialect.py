@@ -429,6 +429,12 @@ class DuckdbDialect(Dialect):
         # The functions greatest and least ignore NULL.
         return f"CASE WHEN {column} IS NOT NULL THEN CAST(({days_or_microseconds}) AS DOUBLE) END"
 
+    def shifted_date(self, attribute: Attribute, days: str) -> str:
+        column = f"s.{quote(attribute.name)}"
+        if attribute.kind is Kind.DATE:
+            return f"{column} + CAST({days} AS INTEGER)"
+        return f"CAST({column} + to_hours(24 * {days}) AS {attribute.sql_type})"
+
     def released_expression(self, position: int, column: ReleasedColumn) -> str:
         # The alias c has the staged values of the classes: dates as days, and timestamps as
         # microseconds since 1970.

@@ -317,6 +317,12 @@ def attribute_of(name: str, series: pd.Series[Any]) -> Attribute:
     return Attribute(name, Kind.OTHER, sql_type=type_name)
 
 
+def dates_to_numbers(attribute: Attribute, series: pd.Series[Any]) -> NDArray[np.float64]:
+    """Convert dates to days, and timestamps to microseconds, float64 (n,); NULL becomes NaN."""
+    numbers = _to_numbers(attribute, series)
+    return np.where(series.isna().to_numpy(), np.nan, numbers)
+
+
 def _to_numbers(attribute: Attribute, series: pd.Series[Any]) -> NDArray[np.float64]:
     """Convert a column to numbers, float64 (n,).
 

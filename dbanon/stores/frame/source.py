@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from dbanon.advice.persons import (
 from dbanon.advice.profile import ColumnProfile, Profile
 from dbanon.advice.roles import find_identifiers
 from dbanon.data.chunks import encode_texts
+from dbanon.data.date_range import DateRange, date_limits, units_per_day
 from dbanon.data.microdata import CodedColumn, ColumnRoles, Microdata, take_weights
 from dbanon.data.partition import Partition
 from dbanon.data.schema import CASEFOLD, Attribute, Kind, Schema, normalize_spelling
@@ -33,12 +35,14 @@ from dbanon.hierarchy.leaves import list_column_texts
 from dbanon.hierarchy.spec import HierarchySpec, build
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
+from dbanon.job.pseudonym import PseudonymKey
 from dbanon.release.attribute_disclosure import ValueGroups, group_by_value
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
 from dbanon.stores.frame.display import display_codes
 from dbanon.stores.frame.microdata import (
     attribute_of,
+    dates_to_numbers,
     microdata_from_frame,
     releasable_rows,
     require_columns,
@@ -253,7 +257,7 @@ class FrameSource:
             names,
             by=[attribute.name for attribute in roles.by],
             orders=job.policy.orders,
-            kinds=job.policy.kinds,
+            kinds=job.policy.kinds_as_read,
         )
         for attribute in roles.weights:
             weights = take_weights(microdata_from_frame(rows, [attribute.name]), attribute.name)
@@ -303,6 +307,41 @@ class FrameSource:
             batch = columns.iloc[start : start + chunk_rows]
             keys = np.arange(start, start + len(batch), dtype=np.int64).reshape(-1, 1)
             yield keys, list(batch.itertuples(index=False, name=None))
+
+    def read_quantile(self, relation: Relation, attribute: Attribute, share: float) -> float | None:
+        """Return the smallest value that at least a share of a column's values do not exceed."""
+        values = sorted(map(float, self.frame[attribute.name].dropna()))
+        return values[max(ceil(share * len(values)) - 1, 0)] if values else None
+
+    def measure_dates(self, relation: Relation, attribute: Attribute) -> DateRange:
+        """Measure the range of the dates in a column."""
+        limits = date_limits(attribute)
+        numbers = dates_to_numbers(attribute, self.frame[attribute.name])
+        days = numbers[~np.isnan(numbers)] / units_per_day(attribute)
+        first_day, last_day = (float(days.min()), float(days.max())) if len(days) else (0.0, 0.0)
+        return DateRange(len(days), int(np.isfinite(days).sum()), first_day, last_day, limits)
+
+    def read_person_tags(
+        self, relation: Relation, roles: ColumnRoles, person: Attribute, key: PseudonymKey
+    ) -> Iterator[tuple[int, bytes]]:
+        """Yield the code of each person, and the keyed hash of the person's identifier."""
+        series = self._rows(relation)[person.name]
+        require_texts(series.to_frame(), [person.name])
+        codes = _encode_persons(series, person)
+        for code, value in dict(zip(codes.tolist(), series, strict=True)).items():
+            text = str(value)
+            yield code, key.offset_tag(normalize_spelling(text, person.normalize))
+
+    def group_by_day(
+        self, draft: PreparedRelease, name: str, columns: Sequence[str]
+    ) -> ValueGroups:
+        """Group the released rows by the original day in a column of dates or timestamps."""
+        positions = draft.microdata.keys[draft.release.partition.members, 0]
+        attribute = draft.relation.attribute(name)
+        numbers = dates_to_numbers(attribute, self.frame[name].iloc[positions])
+        codes = _encode_values(pd.Series(np.floor(numbers / units_per_day(attribute))))
+        column_codes = [_encode_values(self.frame[column].iloc[positions]) for column in columns]
+        return group_by_value(codes, column_codes, k=0)
 
     def has_padding(self, attribute: Attribute) -> bool:
         """Return False: a frame's values are never padded."""

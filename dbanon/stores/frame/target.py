@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,19 +13,23 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dbanon.data.array_types import AnyArray, AnyDtype
+from dbanon.data.bands import CopyCoding
 from dbanon.data.counts import (
     ClassValueCounts,
+    CodedCounts,
     CountRequests,
     Counts,
     EntityCount,
     JointHistories,
     Recount,
 )
+from dbanon.data.date_range import units_per_day
 from dbanon.data.schema import Attribute, Kind
 from dbanon.data.types import JsonMapping
 from dbanon.errors import InvalidParameter
 from dbanon.job.job import Job
 from dbanon.ledger.source_history import NO_HISTORY, EarlierRelease, SourceHistory
+from dbanon.measures.agreement import MISSING_CODE, count_fewest_matches, number_distinct_rows
 from dbanon.recoding import GENERALIZED, RANGE, ReleasedColumn
 from dbanon.release.alignment import INPUT, SHUFFLED
 from dbanon.release.attribute_disclosure import DisclosiveColumn
@@ -33,9 +38,10 @@ from dbanon.release.linkage import count_unique_profiles
 from dbanon.release.report import Report
 from dbanon.sessions.base import Output, Relation, passthrough_error, random_order
 from dbanon.sessions.names import RelationName
+from dbanon.stores.copied_rows import code_value
 from dbanon.stores.frame.conversion import mark_row_order
 from dbanon.stores.frame.display import group_by_display
-from dbanon.stores.frame.microdata import to_python_objects
+from dbanon.stores.frame.microdata import dates_to_numbers, to_python_objects
 from dbanon.stores.frame.source import FRAME_KIND, FRAME_NAME, FrameSource, encode_column
 from dbanon.stores.ports import LastCounts, PreparedRelease, Progress, Source, StagedRelease
 
@@ -249,7 +255,7 @@ class FrameTarget:
     def count(self, staged_release: StagedFrameRelease, requests: CountRequests) -> Counts:
         """Count as requested, by grouping rows with equal values."""
         frame = staged_release.frame
-        recount = partial(_recount, frame)
+        recount = partial(_recount, frame, null_agrees=requests.null_agrees)
         rows = requests.recount_classes(recount)
         column_set_counts = tuple(map(recount, requests.further_sets))
         if not (requests.entity_columns or requests.sensitive):
@@ -288,6 +294,43 @@ class FrameTarget:
         """Count the released rows that have a value in a column, and the distinct values."""
         values = staged_release.frame[name].dropna()
         return len(values), values.nunique()
+
+    def count_coded(
+        self, staged_release: StagedFrameRelease, name: str, coding: CopyCoding
+    ) -> CodedCounts:
+        """Count the written values of a coded copy, and the persons or rows of its tails."""
+        texts = staged_release.frame[name]
+        is_label = texts.isna() | texts.isin(coding.labels)
+        n_wrong = len(texts) - int(is_label.sum())
+        if coding.keeps_numbers:
+            numbers = texts[~is_label].astype(float)
+            n_wrong = sum(coding.label_of(number) is not None for number in numbers)
+        entities, records = staged_release.draft.microdata.entities, staged_release.records
+        units = records if entities is None else entities[records]
+        tails = {
+            label: len(np.unique(units[(texts == label).to_numpy(bool, na_value=False)]))
+            for label in coding.tail_labels
+        }
+        return CodedCounts(n_wrong, tails)
+
+    def count_wrong_dates(self, staged_release: StagedFrameRelease, source: Source) -> int:
+        """Count the written dates that are not their originals plus the offset of their row."""
+        draft, records = staged_release.draft, staged_release.records
+        shift = draft.job.shift_dates
+        assert isinstance(source, FrameSource)
+        assert shift is not None
+        assert draft.date_offsets is not None
+        n_wrong = 0
+        for name in shift.columns:
+            attribute = draft.relation.attribute(name)
+            original = source.frame[name].iloc[draft.microdata.keys[records, 0]]
+            numbers = dates_to_numbers(attribute, original)
+            expected = numbers + draft.date_offsets[records] * float(units_per_day(attribute))
+            written = dates_to_numbers(attribute, staged_release.frame[name])
+            n_wrong += int(
+                (~((written == expected) | (np.isnan(written) & np.isnan(expected)))).sum()
+            )
+        return n_wrong
 
     def count_values(self, staged_release: StagedFrameRelease, name: str) -> dict[str | None, int]:
         """Count the released rows by their label in a column."""
@@ -366,6 +409,10 @@ def _released_frame(
         ]
         if str(name) in draft.job.pseudonyms:
             columns[name] = _pseudonym_column(frame[name].iloc[positions], draft)
+        elif (coding := draft.copy_codings.get(str(name))) is not None:
+            columns[name] = _coded_column(frame[name].iloc[positions], coding)
+        elif draft.job.shift_dates is not None and str(name) in draft.job.shift_dates.columns:
+            columns[name] = _shifted_column(frame[name].iloc[positions], draft, records)
         elif not released_columns:
             columns[name] = without_unused_categories(
                 frame[name].iloc[positions].reset_index(drop=True)
@@ -401,6 +448,35 @@ def _pseudonym_column(values: pd.Series[Any], draft: PreparedRelease) -> pd.Seri
     python_values = values.astype(object).where(values.notna(), None)
     pseudonyms = [key.pseudonym(attribute, value) for value in python_values]
     series: pd.Series[Any] = pd.Series(pseudonyms, dtype=pd.Series(["text"]).dtype)
+    return series
+
+
+def _coded_column(values: pd.Series[Any], coding: CopyCoding) -> pd.Series[Any]:
+    """Code numbers as labels, in pandas' text type; numbers that are kept become texts."""
+    python_values = values.astype(object).where(values.notna(), None)
+    texts = [code_value(value, coding) for value in python_values]
+    series: pd.Series[Any] = pd.Series(texts, dtype=pd.Series(["text"]).dtype)
+    return series
+
+
+def _shifted_column(
+    values: pd.Series[Any], draft: PreparedRelease, records: NDArray[np.int64]
+) -> pd.Series[Any]:
+    """Shift dates or timestamps by the offsets of their records, in the type of the source.
+
+    Parameters
+    ----------
+    values : the original values of the released rows.
+    records : int64 (r,), the record of each row.
+    """
+    assert draft.date_offsets is not None
+    is_missing = values.isna().to_numpy()
+    python_values = values.astype(object).to_numpy(object, copy=True)
+    offsets = draft.date_offsets[records].tolist()
+    for row in np.flatnonzero(~is_missing).tolist():
+        python_values[row] = python_values[row] + timedelta(days=offsets[row])
+    python_values[is_missing] = None
+    series: pd.Series[Any] = pd.Series(python_values, dtype=values.dtype)
     return series
 
 
@@ -451,11 +527,27 @@ def _nullable(dtype: AnyDtype | ExtensionDtype) -> Any:
     return dtype
 
 
-def _recount(frame: pd.DataFrame, names: Sequence[str]) -> Recount:
-    """Group rows by these columns; count rows, class sizes, and rows with a NULL."""
-    histogram = _histogram(group_by_display(frame, names).size().to_numpy())
+def _recount(frame: pd.DataFrame, names: Sequence[str], *, null_agrees: bool) -> Recount:
+    """Group rows by these columns; count rows, class sizes, and rows with a NULL.
+
+    Parameters
+    ----------
+    null_agrees : True to count the rows that agree with each row, too.
+    """
+    sizes = group_by_display(frame, names).size().to_numpy()
     n_null_rows = int(frame[list(names)].isna().any(axis=1).sum())
-    return Recount(len(frame), histogram, n_null_rows)
+    agreeing_rows = _count_agreement(frame, names) if null_agrees else None
+    return Recount(len(frame), _histogram(sizes), n_null_rows, agreeing_rows=agreeing_rows)
+
+
+def _count_agreement(frame: pd.DataFrame, names: Sequence[str]) -> int:
+    """Count the rows that agree with the row with which the fewest agree, NULL with every value."""
+    codes = np.empty((len(frame), len(names)), np.int32)
+    for position, name in enumerate(names):
+        codes[:, position] = group_by_display(frame, [name]).ngroup()
+        codes[frame[name].isna().to_numpy(), position] = MISSING_CODE
+    rows, ids = number_distinct_rows(codes)
+    return count_fewest_matches(rows, np.bincount(ids).astype(np.int64))
 
 
 def _histogram(sizes: NDArray[np.int64]) -> dict[int, int]:

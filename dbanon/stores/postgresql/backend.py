@@ -33,7 +33,7 @@ from dbanon.data.types import SqlRow
 from dbanon.errors import OutputExists
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import Locator, Relation, random_order
+from dbanon.sessions.base import Locator, Relation
 from dbanon.sessions.names import RelationName, array_text, literal, quote, quote_list
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import arrays, packed_rows
@@ -198,7 +198,7 @@ class PlpySession(PostgresqlSession):
         classes = np.append(self.class_numbers(partition), np.int32(-1))[partition.labels]
         # The released rows are sorted by class and position. So these positions, which are unique
         # among all rows, put the rows of each class in random order.
-        positions = random_order(n).astype(np.int32)
+        positions = self.draw_positions(partition, np.arange(n))
         table = quote(statements.LABELS)
         self.run(
             statements.create_staging(

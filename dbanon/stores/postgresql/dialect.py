@@ -190,6 +190,13 @@ class PostgresqlDialect(Dialect):
             return f"CASE WHEN {column} <> 'NaN' THEN ({clipped})::double precision END"
         return f"CASE WHEN {column} IS NOT NULL THEN ({number})::double precision END"
 
+    def shifted_date(self, attribute: Attribute, days: str) -> str:
+        column = f"s.{quote(attribute.name)}"
+        if attribute.kind is Kind.DATE:
+            return f"{column} + {days}"
+        # An interval of days would follow the clocks of the session's time zone.
+        return f"{column} + {days} * interval '24 hours'"
+
     def released_expression(self, position: int, column: ReleasedColumn) -> str:
         if column.upper is not None:
             # Only columns that are released as ranges have upper bounds.

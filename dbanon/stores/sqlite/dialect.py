@@ -378,6 +378,14 @@ class SqliteDialect(Dialect):
             )
         return f"CASE WHEN {condition} THEN {number} END"
 
+    def day_of(self, attribute: Attribute) -> str:
+        return f"substr(s.{quote(attribute.name)}, 1, 10)"
+
+    def shifted_date(self, attribute: Attribute, days: str) -> str:
+        # Dates and timestamps are texts. The time of day follows ten characters.
+        column = f"s.{quote(attribute.name)}"
+        return f"date(substr({column}, 1, 10), {days} || ' days') || substr({column}, 11)"
+
     def released_expression(self, position: int, column: ReleasedColumn) -> str:
         # The alias c has the staged values of the classes, as they are released.
         return f"c.{statements.value_column(position)}"

@@ -51,6 +51,10 @@ class SqlitePersonTags(PersonTags):
         # A new definition of the SQL function replaces the one with the previous key.
         self.stage_key(inner, outer)
 
+    def unstage_key(self) -> None:
+        self.drop_key()
+        self._is_key_staged = False
+
     def drop_key(self) -> None:
         """Drop the staged key and its function, which the caller's connection must not keep."""
         if not self._is_key_staged:

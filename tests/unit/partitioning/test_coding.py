@@ -214,6 +214,82 @@ def test_a_tail_has_k_or_nobody(entity: str | None) -> None:
     dbanon.anonymize_frame(frame, top={"age": 99}, **options)
 
 
+GROUPS = {"North": ["N1", "N2"], "South": ["S1"], "Other": "*"}
+
+
+def regions(n: int = 200) -> pd.DataFrame:
+    frame = survey(n)
+    draw = np.random.default_rng(8)
+    return frame.assign(region=draw.choice(["N1", "N2", "S1", "E1", "E2"], n))
+
+
+def group_of(region: str) -> str:
+    """The group of a region, in plain code."""
+    return {"N1": "North", "N2": "North", "S1": "South"}.get(region, "Other")
+
+
+@pytest.mark.parametrize("method", ["mdav", "gaa_cp", "mondrian", "full_domain", "kmember"])
+def test_groups_give_the_release_of_grouped_values(method: str) -> None:
+    frame = regions()
+    grouped = frame.assign(region=frame["region"].map(group_of))
+    options: dict[str, Any] = {"quasi_identifiers": ["region", "rooms"], "k": 4, "method": method}
+    options["recoding"] = None if METHODS[method].recoding == "generalization" else "representative"
+    expected, expected_report = dbanon.anonymize_frame(grouped, **options)
+    released, report = dbanon.anonymize_frame(frame, recode={"region": GROUPS}, **options)
+    assert report.information_loss == expected_report.information_loss
+    assert texts(released, ["region", "rooms"]) == texts(expected, ["region", "rooms"])
+    assert set(released["region"]) <= {*GROUPS, "*"}
+    # The ledger and the report have the names of groups, and no value.
+    recorded = {"North": {"values": 2}, "South": {"values": 1}, "Other": "*"}
+    assert report.arguments["recode"] == {"region": recorded}
+    assert "region (recode North, South, Other)" in str(report)
+    assert "N1" not in str(report.to_dict())
+
+
+@pytest.mark.parametrize("dtype", ["int64", "Int64", "float64", "str", "category"])
+def test_groups_of_codes(dtype: str) -> None:
+    codes = pd.Series(np.random.default_rng(2).integers(1, 5, 100))
+    # A frame holds whole numbers as floats if one of them is NULL.
+    column = codes.astype(object).astype(dtype) if dtype != "category" else codes.astype(dtype)
+    missing = pd.Series(codes.index % 10 == 3)
+    if dtype != "int64":
+        column = column.mask(missing)
+    released, _ = dbanon.anonymize_frame(
+        pd.DataFrame({"walls": column}),
+        quasi_identifiers=["walls"],
+        k=3,
+        nulls="category",
+        method="full_domain",
+        recode={"walls": {"wood": [1, 2], "brick": ["3", "4"]}},
+    )
+    present = codes if dtype == "int64" else codes[~missing]
+    expected = present.map({1: "wood", 2: "wood", 3: "brick", 4: "brick"}).value_counts()
+    assert released["walls"].value_counts().to_dict() == expected.to_dict()
+
+
+@pytest.mark.filterwarnings("ignore::dbanon.errors.RowsLinkable")
+def test_an_evaluation_with_the_groups_as_a_hierarchy() -> None:
+    frame = regions()[["region"]]
+    groups = {"North": ["N1", "N2"], "South": ["S1"], "East": ["E1", "E2"]}
+    released, _ = dbanon.anonymize_frame(
+        frame,
+        quasi_identifiers=["region"],
+        k=4,
+        method="full_domain",
+        recode={"region": groups},
+        rows="input",
+    )
+    assert set(released["region"]) == {*groups}
+    tree = {"tree": {"*": {"North": ["N1", "N2"], "South": ["S1"], "East": ["E1", "E2"]}}}
+    evaluation = dbanon.evaluate(
+        frame,
+        released,
+        quasi_identifiers=["region"],
+        hierarchies={"region": tree},
+    )
+    assert 0 < evaluation.to_dict()["losses"]["label_loss"] < 1
+
+
 def test_evaluations_measure_the_coded_values() -> None:
     # One band is one value: nothing more can be lost.
     _, report = dbanon.anonymize_frame(
@@ -281,6 +357,25 @@ def test_an_evaluation_of_the_originals_includes_what_coding_lost(method: str) -
         ({"top": {"big": 10**12}}, UnsupportedType, '"big" holds too many numbers'),
         ({"bottom": {"huge": 18}}, UnsupportedType, '"huge" holds too many numbers'),
         ({"top": {"huge": 1e308}}, UnsupportedType, '"huge" holds too many numbers'),
+        ({"recode": {"town": {"A": ["a"]}}}, InvalidParameter, r'"town" has 1 value in \d+ rows'),
+        ({"recode": {"born": {"A": ["a"]}}}, UnsupportedType, "holds neither texts nor numbers"),
+        ({"recode": {"town": {"A": []}}}, InvalidParameter, "A group has no value"),
+        ({"recode": {"nobody": {"A": ["a"]}}}, InvalidParameter, "is not a quasi-identifier"),
+        (
+            {"recode": {"age": {"A": [1], "B": "*"}}, "top": {"age": 9}},
+            InvalidParameter,
+            "have groups in `recode`, and also a threshold",
+        ),
+        (
+            {"recode": {"town": {"A": ["a", "b"]}}, "orders": {"town": ["a", "b"]}},
+            InvalidParameter,
+            "have groups in `recode`, and also an order",
+        ),
+        (
+            {"recode": {"town": {"A": "*"}}, "hierarchies": {"town": {"tree": {"*": ["a", "b"]}}}},
+            InvalidParameter,
+            "hierarchy or a step",
+        ),
         ({"recode": {"wide": [0, 10]}}, UnsupportedType, '"wide" has numbers of more than 15'),
         ({"top": {"age": 90}, "steps": {"age": 5}}, InvalidParameter, "hierarchy or a step"),
         (
@@ -288,10 +383,10 @@ def test_an_evaluation_of_the_originals_includes_what_coding_lost(method: str) -
             InvalidParameter,
             "hierarchy or a step",
         ),
-        ({"top": {"age": "p99.5"}}, InvalidParameter, "top must be numbers by column"),
+        ({"top": {"age": "p100"}}, InvalidParameter, "top must be numbers, or percentiles"),
         ({"recode": {"age": "18,30"}}, InvalidParameter, "recode must be lists of numbers"),
         ({"recode": {"age": ["18"]}}, InvalidParameter, "recode must be lists of numbers"),
-        ({"top": {"age": float("nan")}}, InvalidParameter, "top must be numbers by column"),
+        ({"top": {"age": float("nan")}}, InvalidParameter, "top must be numbers, or percentiles"),
     ],
 )
 def test_wrong_inputs(options: dict[str, Any], error: type[DbanonError], message: str) -> None:
