@@ -20,6 +20,7 @@ DECLARE
     roles constant jsonb := '{"quasi_identifier": ["role", "hierarchy", "step", "weight", "order"],
         "sensitive": ["role", "model", "models"], "by": ["role"], "keep": ["role", "reason"],
         "entity": ["role", "pseudonym"], "pseudonym": ["role"], "identifier": ["role"],
+        "weight": ["role", "weight_as"],
         "drop": ["role", "reason"]}';
     marked record;
     declarer oid;
@@ -27,6 +28,7 @@ DECLARE
     wrong text;
     kept integer;
     entities integer;
+    weights integer;
 BEGIN
     IF jsonb_typeof(given) IS DISTINCT FROM 'object'
        OR jsonb_typeof(given -> 'source') IS DISTINCT FROM 'number'
@@ -74,7 +76,7 @@ BEGIN
             MESSAGE = format('The rule of column %I has an unknown role, or keys that do not belong to'
                              ' it.', left(wrong, 63)),
             HINT = 'Roles: quasi_identifier, sensitive, by, keep (with a reason), entity, pseudonym,'
-                   ' identifier, drop. See dbanon.help(''declare'').';
+                   ' weight, identifier, drop. See dbanon.help(''declare'').';
     END IF;
     SELECT r INTO wrong FROM jsonb_object_keys(given -> 'set') AS r
     WHERE r NOT IN (SELECT a.attname FROM pg_attribute AS a WHERE a.attrelid = marked.oid
@@ -116,7 +118,9 @@ BEGIN
         declared_at = excluded.declared_at, declared_by = excluded.declared_by,
         owner = excluded.owner, declarer_oid = excluded.declarer_oid,
         ledger_oid = excluded.ledger_oid;
-    SELECT count(*), count(*) FILTER (WHERE j.rule ->> 'role' = 'entity') INTO kept, entities
+    SELECT count(*), count(*) FILTER (WHERE j.rule ->> 'role' = 'entity'),
+        count(*) FILTER (WHERE j.rule ->> 'role' = 'weight')
+    INTO kept, entities, weights
     FROM (@RULES_WITH_STATE(c.oid = marked.oid)@
     ) AS j
     WHERE j.table_oid IS NOT NULL AND j.is_trusted AND j.rank = 1;
@@ -124,6 +128,11 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22023',
             MESSAGE = 'More than one column has the role entity.',
             HINT = 'Give the role entity to one column, and the role identifier to the others.';
+    END IF;
+    IF weights > 1 THEN
+        RAISE EXCEPTION USING ERRCODE = '22023',
+            MESSAGE = 'More than one column has the role weight.',
+            HINT = 'Give the role weight to one column, and the role drop to the others.';
     END IF;
     IF (SELECT count(*) FROM dbanon.rule AS k WHERE k.declarer_oid = declarer::bigint) > 100000 THEN
         RAISE EXCEPTION USING ERRCODE = '53400', CONSTRAINT = 'dbanon_rules_of_role',

@@ -62,9 +62,9 @@ def declare(
     """Declare rules that say what the columns of a table are. They are stored in its database.
 
     FILE is a JSON object that gives each column a role (quasi_identifier, sensitive, by, keep,
-    entity, identifier, drop), or an object with the role in it. Columns that are not named keep
-    their rules. FILE can also be the output of "dbanon rules --table … --format json": with it, the
-    owner of a table takes over rules that another role declared.
+    entity, weight, identifier, drop), or an object with the role in it. Columns that are not named
+    keep their rules. FILE can also be the output of "dbanon rules --table … --format json": with
+    it, the owner of a table takes over rules that another role declared.
     """
     with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors import rules as api

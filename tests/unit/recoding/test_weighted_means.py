@@ -117,3 +117,49 @@ def test_secure_means_are_not_weighted() -> None:
     weighted, _ = release(frame, **options)
     usual, _ = dbanon.anonymize_frame(frame, k=3, **options)
     assert sorted(weighted["x"]) == sorted(usual["x"])
+
+
+def people(n: int = 300) -> pd.DataFrame:
+    draw = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "person": draw.integers(0, 120, n),
+            "age": draw.integers(18, 90, n).astype(float),
+            "height": draw.normal(170, 9, n).round(1),
+            "sex": draw.choice(list("mf"), n),
+            "w": draw.lognormal(4, 0.7, n).round(3),
+        }
+    )
+    frame.loc[::17, "height"] = np.nan
+    return frame
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"nulls": "merge", "method": "gaa_cp"},
+        {"nulls": "merge"},
+        {"entity": "person", "persons": "rows"},
+        {"entity": "person", "method": "gaa_cp", "intervals": "bounds"},
+        {"sensitive": ["sex"], "models": [dbanon.Model("entropy_l", "sex", 1.5)]},
+        {"keep": ["sex"], "also_k": [["age", "sex"]], "method": "mondrian"},
+        {"refine": "fast", "evaluate": True, "certificate": 0.2},
+        {"block_size": 60, "recoding": "medoid"},
+        {"weights": {"age": 2}, "by": ["sex"]},
+    ],
+    ids=lambda options: "+".join(options),
+)
+def test_with_other_options(options: dict[str, Any]) -> None:
+    frame = people()
+    arguments: dict[str, Any] = {"nulls": "category", "max_suppression": 0.2, **options}
+    released, report = dbanon.anonymize_frame(
+        frame, quasi_identifiers=["age", "height"], k=4, design_weight="w", **arguments
+    )
+    assert isinstance(released, pd.DataFrame)
+    assert released["w"].sum() == pytest.approx(frame["w"].sum(), rel=1e-12)
+    assert released["w"].value_counts().min() >= 4
+    labels = [name for name in released.columns if name.startswith(("age", "height"))]
+    groups = released.groupby([*labels, *arguments.get("by", ())], dropna=False)["w"]
+    assert (groups.nunique() == 1).all()
+    assert report.internal is not None
+    assert 0 <= report.internal.weighting["information_loss"] < 1
