@@ -49,6 +49,7 @@ NAMES = (
     "spark",
     "spill",
     "synthesis",
+    "synthesis_numbers",
     "thorough",
 )
 ON_REQUEST = (
@@ -85,6 +86,7 @@ WITH_ANOTHER = (
     "plpython",
     "second_round",
     "synthesis",
+    "synthesis_numbers",
 )
 WITH_BIG = ("spark",)
 RESULTS = Path(__file__).resolve().parent / "results"

@@ -140,7 +140,7 @@ def _compare(data: Table, rows: pd.DataFrame) -> Figures:
     cell_functions = [_cell_function(data, c) for c in data.rows]
     all_rows = pd.concat([data.rows, rows], ignore_index=True)
     codes = [part(all_rows[c]) for part, c in zip(cell_functions, data.rows, strict=True)]
-    figures = {str(k): _total_variation(codes, len(data.rows), k) for k in (1, 2, 3)}
+    figures = {str(k): mean_total_variation(codes, len(data.rows), k) for k in (1, 2, 3)}
     if len(data.bounds) > 1:
         numbers = list(data.bounds)
         with np.errstate(invalid="ignore"):
@@ -158,7 +158,7 @@ def _cell_function(data: Table, column: str) -> Callable[[pd.Series[Any]], np.nd
     return lambda values: np.searchsorted(edges, values.to_numpy(float), side="right")
 
 
-def _total_variation(codes: list[np.ndarray[Any, Any]], n: int, k: int) -> float:
+def mean_total_variation(codes: list[np.ndarray[Any, Any]], n: int, k: int) -> float:
     """Mean total variation over all tables of k columns; the first n rows are the real ones."""
     distances = []
     for column_codes in combinations(codes, k):

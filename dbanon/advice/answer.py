@@ -341,8 +341,8 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
         n_categories = sum(
             kinds[name].is_coded or name in self.kinds for name in self.quasi_identifiers
         )
-        # ``dp_marginals`` suits tables with mostly categories.
-        method = DP_MARGINALS if 2 * n_categories > n_columns else DP_RANKS
+        # Counts in tables of ``dp_marginals`` are closer, correlations in those of ``dp_ranks``.
+        method = DP_MARGINALS if n_categories else DP_RANKS
         return (
             f"for differential privacy instead of k: {method}, because {n_categories} of"
             f" {n_columns} quasi-identifiers are categories"

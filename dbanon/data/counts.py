@@ -23,12 +23,15 @@ class Recount:
     null_rows : number of rows with NULL in a quasi-identifier or a stratum column.
     k_rows : number of rows that share the rarest combination of values; only if ``histogram``
         counts the classes of each attribute separately, else None.
+    agreeing_rows : the smallest number of rows that agree with a row, itself included, where NULL
+        agrees with every value; only if ``CountRequests.null_agrees``, else None.
     """
 
     rows: int
     histogram: Mapping[int, int]
     null_rows: int = 0
     k_rows: int | None = None
+    agreeing_rows: int | None = None
 
     @classmethod
     def of_sizes(cls, size_counts: Iterable[Sequence[int]]) -> Recount:
@@ -163,6 +166,7 @@ class CountRequests:
         order does not matter.
     further_sets : further sets of columns whose combinations are counted, because they must be
         k-anonymous, too (the option ``also_k``).
+    null_agrees : True to count the rows that agree with each row, too (``Recount.agreeing_rows``).
     """
 
     columns: tuple[str, ...]
@@ -171,6 +175,7 @@ class CountRequests:
     sensitive: tuple[str, ...] = ()
     hierarchy_columns: frozenset[str] = frozenset()
     further_sets: tuple[tuple[str, ...], ...] = ()
+    null_agrees: bool = False
 
     @property
     def classes(self) -> tuple[tuple[str, ...], ...]:

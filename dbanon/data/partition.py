@@ -179,6 +179,14 @@ class Partition(NotebookCard):
         """This partition if generalization levels define its classes; otherwise None."""
         return None
 
+    @property
+    def null_columns(self) -> NDArray[np.bool_] | None:
+        """The attributes that each class is released as NULL in, bool (n_classes, d).
+
+        None if the method does not choose them, so that they follow from the records of a class.
+        """
+        return None
+
     def combine_into_row_partition(self) -> tuple[Partition, NDArray[np.int32]]:
         """Group rows by equal released values: here the groups are the classes.
 
@@ -354,6 +362,45 @@ class Levels(Partition):
 
 
 @dataclass(frozen=True, eq=False)
+class PartitionWithNulls(Partition):
+    """Records that are released alike, with the attributes that are released as NULL.
+
+    A class may have fewer than k records: those of other classes agree with them.
+
+    Parameters
+    ----------
+    labels : int32 (n,), the class of each record; -1 if suppressed.
+    nulls : bool (n_classes, d), the attributes that each class is released as NULL in.
+    """
+
+    nulls: NDArray[np.bool_]
+
+    def __init__(self, labels: ArrayLike, nulls: NDArray[np.bool_]) -> None:
+        super().__init__(labels)
+        object.__setattr__(self, "nulls", nulls)
+
+    @property
+    def null_columns(self) -> NDArray[np.bool_]:
+        """The attributes that each class is released as NULL in, bool (n_classes, d)."""
+        return self.nulls
+
+    def take(self, records: NDArray[np.int64]) -> PartitionWithNulls:
+        """Take the classes of some records, as ``Partition.take`` does.
+
+        Classes without a record are left out, and the others are renumbered.
+        """
+        labels = np.where(records < 0, SUPPRESSED, self.labels[records])
+        is_released = labels >= 0
+        classes, numbers = np.unique(labels[is_released], return_inverse=True)
+        labels[is_released] = numbers.reshape(-1)
+        return PartitionWithNulls(labels, self.nulls[classes])
+
+    def require(self, k: int, max_size: int | None = None) -> PartitionWithNulls:
+        """Return the partition: its classes may have any size."""
+        return self
+
+
+@dataclass(frozen=True, eq=False)
 class ClusteringResult:
     """The result of clustering for a release.
 
@@ -364,12 +411,14 @@ class ClusteringResult:
         methods.
     column_statistics : those of the released table; None if they are not computed yet.
     method_counts : counts that the method reports, by name.
+    owner_counts : counts that only the owner of the source may see, by name.
     """
 
     classes: Partition | AttributePartition
     levels: Levels | None = None
     column_statistics: ColumnStatistics | None = None
     method_counts: Mapping[str, int] = field(default_factory=dict)
+    owner_counts: Mapping[str, int] = field(default_factory=dict)
 
 
 def positions_among(records: NDArray[np.int64], n: int) -> NDArray[np.int64]:

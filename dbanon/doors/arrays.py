@@ -26,6 +26,7 @@ from dbanon.doors.signature import list_options
 from dbanon.errors import InvalidParameter, TooFewRecords, name_missing_extras
 from dbanon.hierarchy.spec import HierarchySource, build_all, parse_all
 from dbanon.job.policy import Policy
+from dbanon.job.requirements import require_row_classes
 from dbanon.measures import centroid_loss
 from dbanon.partitioning.nulls import merge_nulls
 from dbanon.partitioning.partition_for import partition_for
@@ -103,6 +104,7 @@ def partition(
     """
     policy_options = {name: options.pop(name) for name in _POLICY_NAMES & options.keys()}
     policy = build_options(Policy, {"k": k, "options": options, **policy_options})
+    require_row_classes(policy)
     candidates, candidate_positions = as_table(data), None
     if is_frame(candidates):
         candidates, candidate_positions = _select_candidates(candidates, policy.nulls)

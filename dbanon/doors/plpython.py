@@ -45,6 +45,7 @@ from dbanon.hierarchy import builders as hierarchy_builders
 from dbanon.hierarchy.spec import parse, parse_all
 from dbanon.job import rules
 from dbanon.job.job import Job
+from dbanon.job.requirements import require_row_classes
 from dbanon.run.hierarchies import read_column_values, require_leaves
 from dbanon.run.plan import plan
 from dbanon.run.rules import apply_rules_in_session
@@ -129,6 +130,7 @@ def _label_rows(
     job: Job, source: StableSource, progress: _Progress
 ) -> list[tuple[str, int | None]]:
     """Return the key (JSON text) and the class of every row; None for withheld rows."""
+    require_row_classes(job.policy)
     # Measures the seconds of each phase, and reports its progress.
     clock = Clock(progress)
     # ``pulse`` is called regularly while hierarchies are read, to check for cancellation.

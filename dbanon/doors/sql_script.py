@@ -216,6 +216,9 @@ def _build_digest_marks() -> dict[str, str]:
         "@DISPLAY_TEMPLATES@": fill(
             DISPLAY_TEMPLATES, "_class_sizes.relation", "_class_sizes.quasi_identifiers"
         ),
+        "@AGREEING_TEMPLATES@": fill(
+            DISPLAY_TEMPLATES, "_fewest_agreeing.relation", "_fewest_agreeing.quasi_identifiers"
+        ),
     }
 
 

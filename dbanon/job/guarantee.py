@@ -124,6 +124,24 @@ class Guarantee:
         """
         return True
 
+    @property
+    def k_meaning(self) -> str:
+        """What k is, for a page: a sentence."""
+        return f"{self.unit.capitalize()} in the smallest class."
+
+    def counted_k(self, recount: Recount) -> int:
+        """The k that a recount of rows shows."""
+        return recount.smallest
+
+    def describe_k(self, where: str, counted: int) -> str:
+        """Describe a k that was counted, as the first part of a sentence.
+
+        Parameters
+        ----------
+        where : the rows that were counted, such as "of people".
+        """
+        return f"The smallest class {where} holds {pluralize(counted, 'row')}"
+
     def caveats(self, earlier_releases: str, has_models: bool) -> tuple[str, ...]:
         """The limits of the guarantee: what a reader may assume although it is not guaranteed.
 
@@ -229,8 +247,13 @@ class Guarantee:
         """How NULL is counted, as a suffix of the guarantee; empty if there is none."""
         if not self.suppresses_cells:
             return NULL_SUFFIXES.get(self.nulls, "")
+        return f", NULL counted as a value{self._suppression_suffix}"
+
+    @property
+    def _suppression_suffix(self) -> str:
+        """Which values may be NULL, and which records were withheld."""
         withheld = NULL_SUFFIXES["suppress"] if self.nulls == "suppress" else ""
-        return f", NULL counted as a value; values may be released as NULL{withheld}"
+        return f"; values may be released as NULL{withheld}"
 
     def summarize_recount(self, recount: Recount) -> str:
         """What a recount of the published release counted; the release itself holds rows only."""
@@ -273,7 +296,7 @@ class Guarantee:
 
     def _count_rarest_in_sets(self, counts: Counts) -> tuple[int, ...]:
         """The number of rows or persons that share the rarest combination, for each set."""
-        return tuple(recount.smallest for recount in counts.further_sets)
+        return tuple(map(self.counted_k, counts.further_sets))
 
     def _require_models(
         self, counts: Counts, expected: ExpectedRelease
@@ -308,11 +331,11 @@ class Guarantee:
                     ' name columns that are unique for each row: `key=["…"]`.'
                 ),
             )
-        if self.classes_have_k_rows and recount.smallest < self.k:
+        counted = self.counted_k(recount)
+        if self.classes_have_k_rows and counted < self.k:
             raise RecountFailed(
-                "The smallest class counted in the database holds"
-                f" {pluralize(recount.smallest, 'row')}, fewer than k = {self.k}; nothing was"
-                " published.",
+                f"{self.describe_k('counted in the database', counted)}, fewer than k = {self.k};"
+                " nothing was published.",
                 hint=REPORT_IT,
             )
         releases_nulls = self.suppresses_cells or self.nulls in RELEASED_NULLS

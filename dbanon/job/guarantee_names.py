@@ -26,7 +26,9 @@ from dbanon.job.guarantee import (
 )
 from dbanon.job.sets import ColumnSet
 from dbanon.job.verdict import Caution, Verdict
+from dbanon.job.wildcard_guarantee import WildcardGuarantee
 from dbanon.measures.models import CountedModel
+from dbanon.methods.local_suppression import MISSING_OPTION, WILDCARD
 from dbanon.methods.registry import Method
 from dbanon.recoding import Recoding
 
@@ -164,6 +166,8 @@ def build_guarantee(
     name: str,
     entity: str | None = None,
     person_rows: str = WHOLE_PERSONS,
+    *,
+    null_agrees: bool = False,
     **fields: Unpack[GuaranteeFields],
 ) -> Guarantee:
     """Build the guarantee of this name.
@@ -173,11 +177,14 @@ def build_guarantee(
     name : one of ``GUARANTEES``.
     entity : the column whose distinct values k counts; None to count rows.
     person_rows : one of ``PERSONS_CHOICES``.
+    null_agrees : True if k counts rows that agree, where NULL agrees with every value.
     fields : the other fields of ``Guarantee``.
     """
     entity_columns = () if entity is None else (entity,)
     if name == PER_ATTRIBUTE:
         return PerAttributeGuarantee(entity_columns=entity_columns, **fields)
+    if null_agrees:
+        return WildcardGuarantee(entity_columns=entity_columns, **fields)
     if not entity_columns:
         return Guarantee(entity_columns=(), **fields)
     guarantee_class = PersonGuarantee if person_rows == WHOLE_PERSONS else SplitPersonGuarantee
@@ -195,6 +202,7 @@ def guarantee_from_ledger(k: int, arguments: JsonMapping) -> Guarantee:
         arguments.get("entity"),
         # Entries only have this key if classes may split the rows of a person.
         WHOLE_PERSONS if arguments.get("person_rows") is None else SPLIT_PERSONS,
+        null_agrees=arguments.get("options", {}).get(MISSING_OPTION) == WILDCARD,
         k=k,
         by=tuple(arguments.get("by", ())),
         column_sets=_parse_column_sets(arguments.get("also_k", ())),

@@ -42,6 +42,7 @@ from dbanon.job.requirements import (
     require_spillable,
     require_split_person_options,
     require_uncounted_copies,
+    require_wildcard_options,
 )
 from dbanon.job.risk import JobRisk
 from dbanon.job.rules import RULES_NOT_READ, require_no_columns
@@ -396,6 +397,10 @@ class Job:
                 self.pseudonyms,
                 in_chain=self.chain is not None,
                 has_unread_rules=self.declared == RULES_NOT_READ,
+            )
+        if self.policy.null_agrees:
+            require_wildcard_options(
+                self.by, self.entity, self.columns_in_sets, self.averaged_weights
             )
         if self.chain is not None and self.declared != RULES_NOT_READ:
             require_chain_options(self.policy, self.entity, self.pseudonyms, self.releases)

@@ -182,6 +182,9 @@ class ClassOptions(TypedDict, total=False):
     # For local_suppression: Quasi-identifiers whose cells are spared, separated by commas, the most
     # important first.
     importance: str
+    # For local_suppression: category: NULL is a value of its own. wildcard: NULL agrees with every
+    # value, a weaker rule that needs fewer cells.
+    missing: Literal["category", "wildcard"]
     # For secure_kward: Distance from the released value, in sample standard deviations of the
     # attribute.
     epsilon: float

@@ -32,6 +32,7 @@ from dbanon.job.synthesis import SYNTHESIS_OPTIONS
 from dbanon.job.zip_codes import ZIP_POPULATION
 from dbanon.measures import Model
 from dbanon.methods import METHODS, find_method
+from dbanon.methods.local_suppression import MISSING_OPTION, WILDCARD
 from dbanon.methods.registry import Method
 from dbanon.recoding import INTERVALS, RECODINGS, Settings, find_recoding
 from dbanon.spaces.numeric import check_weights
@@ -351,7 +352,13 @@ class Policy:
         entity : the entity column; None to count rows.
         person_rows : one of ``PERSONS_CHOICES``: whether a class holds all rows of its persons.
         """
-        return build_guarantee(self.guarantee, entity, person_rows, **self._guarantee_fields(by))
+        return build_guarantee(
+            self.guarantee,
+            entity,
+            person_rows,
+            null_agrees=self.null_agrees,
+            **self._guarantee_fields(by),
+        )
 
     def chain_guarantee(self, by: Sequence[str], entity: str, chain: str) -> Guarantee:
         """The guarantee of a release in a chain, which also covers histories."""
@@ -369,6 +376,11 @@ class Policy:
             "withhold_failing": self.withhold_failing,
             "method_sentence": find_method(self.method).sentence,
         }
+
+    @property
+    def null_agrees(self) -> bool:
+        """True if k counts rows that agree, where NULL agrees with every value."""
+        return self.options.get(MISSING_OPTION) == WILDCARD
 
     @property
     def records_at_once(self) -> int:
@@ -448,6 +460,33 @@ def _check_cell_suppression(policy: Policy, method: Method) -> None:
         raise InvalidParameter(
             f"Method {method.name} compares cells as equal or not, without distances.",
             hint="Leave out `standardize`.",
+        )
+    if policy.null_agrees:
+        _check_wildcards(policy)
+
+
+def _check_wildcards(policy: Policy) -> None:
+    """Check the options of a release where NULL agrees with every value.
+
+    Raises
+    ------
+    InvalidParameter : an option has no meaning there.
+    """
+    subject = "Where NULL agrees with every value (missing=wildcard),"
+    if policy.models:
+        raise InvalidParameter(
+            f"{subject} rows that agree form no classes, in which a privacy model could hold.",
+            hint="Leave out `models`, or leave out `missing`: NULL is then a value of its own.",
+        )
+    if policy.block_size is not None:
+        raise InvalidParameter(
+            f"{subject} rows of all blocks agree with each other.",
+            hint="Leave out `block_size`.",
+        )
+    if policy.refine is not None:
+        raise InvalidParameter(
+            f"{subject} each row loses as little as it can, so that nothing can be refined.",
+            hint="Leave out `refine`.",
         )
 
 

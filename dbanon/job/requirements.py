@@ -355,6 +355,66 @@ def check_normalize(entity: str | None, *, in_chain: bool, has_table_rules: bool
         )
 
 
+def require_wildcard_options(
+    by: Sequence[str],
+    entity: str | None,
+    columns_in_sets: Sequence[str],
+    averaged_weights: Sequence[str],
+) -> None:
+    """Check the columns of a release where NULL agrees with every value.
+
+    Parameters
+    ----------
+    by : the columns of strata.
+    entity : the entity column; None if there is none.
+    columns_in_sets : the copied columns that sets of ``also_k`` name.
+    averaged_weights : the design weight as the only element, if classes get its mean.
+
+    Raises
+    ------
+    InvalidParameter : rows that agree would have to be persons, or share copied values.
+    """
+    subject = "Where NULL agrees with every value (missing=wildcard),"
+    if entity:
+        raise InvalidParameter(
+            f"{subject} k counts rows that agree, not persons.",
+            hint="Leave out `entity`, or leave out `missing`: NULL is then a value of its own.",
+        )
+    if by:
+        raise InvalidParameter(
+            f"{subject} rows of different strata agree with each other.",
+            hint="Leave out `by`, or leave out `missing`: NULL is then a value of its own.",
+        )
+    if averaged_weights:
+        raise InvalidParameter(
+            f"{subject} a class may have one row, whose mean weight is its own.",
+            hint="Leave out `design_weight`, or leave out `missing`: NULL is then a value of its"
+            " own.",
+        )
+    if columns_in_sets:
+        raise InvalidParameter(
+            f'{subject} sets of columns have quasi-identifiers only, not "{columns_in_sets[0]}",'
+            " whose cells are not suppressed.",
+            hint="Name quasi-identifiers only in `also_k`, or leave out `missing`: NULL is then a"
+            " value of its own.",
+        )
+
+
+def require_row_classes(policy: Policy) -> None:
+    """Check that a policy makes classes of k records, for calls that return the classes alone.
+
+    Raises
+    ------
+    InvalidParameter : its classes may be smaller, because rows of several classes agree.
+    """
+    if policy.null_agrees:
+        raise InvalidParameter(
+            "Where NULL agrees with every value (missing=wildcard), there are no classes of k"
+            " rows.",
+            hint="Leave out `missing`. Releases have it.",
+        )
+
+
 def require_split_person_options(
     policy: Policy,
     entity: str | None,

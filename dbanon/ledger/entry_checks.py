@@ -16,6 +16,7 @@ from dbanon.job.sets import ColumnSet
 from dbanon.job.weight import MEAN, WEIGHT_FORMS, WEIGHT_RECORD
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.measures import Model
+from dbanon.methods.local_suppression import MISSING_OPTION, WILDCARD
 from dbanon.sessions.names import RelationName
 
 # The errors that malformed values cause when they are read; deeply nested JSON raises
@@ -108,6 +109,12 @@ def require_arguments(arguments: JsonMapping) -> JsonMapping:
         and isinstance(arguments.get("entity", ""), (str, type(None)))
         and all(is_model(model) for model in arguments.get("models", []))
         and all(is_column_set(column_set) for column_set in arguments.get("also_k", []))
+        and isinstance(arguments.get("options", {}), Mapping)
+        # The number of rows that agree is recorded where NULL agrees with every value.
+        and (
+            arguments.get("options", {}).get(MISSING_OPTION) != WILDCARD
+            or type(arguments.get("agreeing_rows")) is int
+        )
         and _has_only_objects(arguments.get("hierarchies", {}))
         and (WEIGHT_RECORD not in arguments or is_weight_record(arguments[WEIGHT_RECORD]))
         and all(map(is_list_of_strings, arguments.get("between", {}).values()))

@@ -289,7 +289,14 @@ def _build_recount_result(row: LedgerRow, entry: LedgerEntry) -> RecountResult:
     histogram = {int(size): int(count) for size, count in entry.histogram.items()}
     # ``k_rows`` is recorded only if the classes of each attribute were counted by themselves: the
     # number of rows with the rarest combination of all attributes.
-    rows = Recount(int(row["rows_out"]), histogram, int(row["null_rows"]), arguments.get("k_rows"))
+    # ``agreeing_rows`` is recorded only where NULL agrees with every value.
+    rows = Recount(
+        int(row["rows_out"]),
+        histogram,
+        int(row["null_rows"]),
+        arguments.get("k_rows"),
+        arguments.get("agreeing_rows"),
+    )
     # If k counts persons, so does ``k_achieved``. A histogram always has class sizes in rows, also
     # that of an ``EntityCount``.
     entity_counts = {

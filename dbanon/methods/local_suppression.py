@@ -11,6 +11,9 @@ does not depend on the machine. Of rows with equal values, those that lose cells
 seed: their order says nothing. Columns that are equal in all rows lose no cell, and are left out of
 the search for greedy classes.
 
+With ``missing="wildcard"``, NULL agrees with every value, and rows lose cells one by one
+(``suppression_wildcard``). Classes are still rows that are released alike, of any size.
+
 Sources: A. Meyerson and R. Williams, "On the complexity of optimal k-anonymity", PODS 2004, for
 k-anonymity by suppression, which is NP-hard; M. Templ, A. Kowarik and B. Meindl, "Statistical
 disclosure control for micro-data using the R package sdcMicro", Journal of Statistical Software 67
@@ -29,16 +32,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.option import Option, Parameter
-from dbanon.data.partition import Partition
+from dbanon.data.partition import Partition, PartitionWithNulls
 from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.kernels import Models, RefineLoss
 from dbanon.methods.registry import Method, Tick, drive
-from dbanon.spaces.cells import MISSING, CellSpace, cell_codes, cell_space
+from dbanon.spaces.cells import MISSING, CellSpace, NamedSets, cell_codes, cell_space
 from dbanon.spaces.mixed import ROOT_COST, MixedSpace
 
 if TYPE_CHECKING:
     from dbanon.methods.suppression_problem import Demand
 
+# An option, and its values: what a missing cell agrees with, NULL alone or every value.
+MISSING_OPTION = "missing"
+CATEGORY, WILDCARD = MISSING_RULES = ("category", "wildcard")
 # The search visits all sets of columns.
 MAX_COLUMNS = 12
 # The share of the progress bar for greedy classes.
@@ -51,7 +57,13 @@ _ROUNDS_PER_CLASS, _STOP_DIVISOR, _MAX_RECORDS_WITHOUT_SWAPS = 42, 3000, 5_000
 
 
 def local_suppression(
-    space: MixedSpace, k: int, *, tick: Tick, rng: np.random.Generator, importance: str
+    space: MixedSpace,
+    k: int,
+    *,
+    tick: Tick,
+    rng: np.random.Generator,
+    importance: str,
+    missing: str = CATEGORY,
 ) -> Partition:
     """Partition the records of ``space`` into classes that lose few cells.
 
@@ -59,6 +71,7 @@ def local_suppression(
     ----------
     importance : names of attributes, separated by commas, whose cells are spared; the most
         important first.
+    missing : one of ``MISSING_RULES``.
 
     Raises
     ------
@@ -82,7 +95,18 @@ def local_suppression(
     codes, prices = cell_codes(space), _read_prices(space, importance)
     varying = np.flatnonzero((codes != codes[0]).any(axis=0))
     combos, sizes, index = distinct_rows(codes[:, varying])
-    demands = _list_demands(space, varying, k)
+    demands = list_demands(
+        [space.names[position] for position in varying.tolist()], k, column_sets_of(space), n
+    )
+    if missing == WILDCARD:
+        from dbanon.methods.suppression_wildcard import search_own_masks
+
+        problem = Problem(combos, sizes, demands, prices[varying])
+        masks, _ = search_own_masks(problem, tick=tick)
+        released = codes.copy()
+        released[:, varying] = blank_columns(codes[:, varying], masks[index])
+        tick(1.0)
+        return _group_alike(released)
     plan = search_category_plan(
         Problem(combos, sizes, demands, prices[varying]),
         tick=lambda share: tick(_GREEDY_SHARE * share),
@@ -143,6 +167,15 @@ def _cost(
     return float((is_lost.sum(axis=0) * prices).sum())
 
 
+def _group_alike(released: NDArray[np.int32]) -> PartitionWithNulls:
+    """Put rows with the same released codes, int32 (n, d), into a class."""
+    from dbanon.methods.suppression_problem import row_ids
+
+    labels = _number_rows(row_ids(released, range(released.shape[1])))
+    first_rows = np.unique(labels, return_index=True)[1]
+    return PartitionWithNulls(labels, released[first_rows] == MISSING)
+
+
 def _number_rows(ids: NDArray[np.int64]) -> NDArray[np.int32]:
     """Number the ids of rows from 0 without gaps, int32 (n,)."""
     return np.unique(ids, return_inverse=True)[1].reshape(-1).astype(np.int32)
@@ -187,16 +220,28 @@ def _read_prices(space: MixedSpace, importance: str) -> NDArray[np.float64]:
     return np.asarray(costs / costs.max(), np.float64)
 
 
-def _list_demands(space: MixedSpace, varying: NDArray[np.int64], k: int) -> tuple[Demand, ...]:
-    """List the sets of varying columns that must be k-anonymous, by the columns' new positions."""
+def column_sets_of(space: MixedSpace) -> NamedSets:
+    """Return the sets of columns of a space that must be k-anonymous by themselves."""
+    return space.column_sets if isinstance(space, CellSpace) else ()
+
+
+def list_demands(
+    names: Sequence[str], k: int, column_sets: NamedSets, n_records: int
+) -> tuple[Demand, ...]:
+    """List the sets of columns that must be k-anonymous, by the positions of their columns.
+
+    Parameters
+    ----------
+    names : the columns of the search; those of sets that it does not have are left out.
+    column_sets : columns and k of the sets besides all columns.
+    """
     from dbanon.methods.suppression_problem import Demand
 
-    names = [space.names[position] for position in varying.tolist()]
     demands = [Demand(tuple(range(len(names))), k)]
-    for columns, set_k in space.column_sets if isinstance(space, CellSpace) else ():
-        positions = tuple(names.index(name) for name in names if name in columns)
+    for columns, set_k in column_sets:
+        positions = tuple(position for position, name in enumerate(names) if name in columns)
         # A set of more rows than there are fails later, where the error names the set.
-        if positions and set_k > k and set_k <= space.n_records:
+        if positions and set_k > k and set_k <= n_records:
             demands.append(Demand(positions, set_k))
     return tuple(demands)
 
@@ -225,6 +270,16 @@ METHOD = Method(
             Option(
                 "Quasi-identifiers whose cells are spared, separated by commas, the most important"
                 " first."
+            ),
+        ),
+        Parameter(
+            MISSING_OPTION,
+            str,
+            CATEGORY,
+            Option(
+                "category: NULL is a value of its own. wildcard: NULL agrees with every value, a"
+                " weaker rule that needs fewer cells.",
+                choices=MISSING_RULES,
             ),
         ),
     ),

@@ -215,7 +215,8 @@ def coarsen_for_column_sets(
     ------
     MemoryLimit : these counts would need more memory.
     """
-    if not policy.also_k:
+    # Where NULL agrees with every value, the method meets the sets, and classes are no groups.
+    if not policy.also_k or policy.null_agrees:
         return clustering
     microdata = code_for_method(microdata, policy)
     partition = clustering.classes

@@ -20,9 +20,10 @@ def suppress_differing_cells(
 ) -> Microdata:
     """Replace a column of a class by NULL where its records differ, or one of them has no value.
 
-    If the method chose levels, records differ if their labels on these levels do. Afterwards, the
-    records of a class are equal in all attributes, and NULL in the same ones. So calling it again
-    changes nothing. Withheld records keep their values.
+    If the method chose levels, records differ if their labels on these levels do. What the method
+    released as NULL (``Partition.null_columns``) is replaced, too. Afterwards, the records of a
+    class are equal in all attributes, and NULL in the same ones. So calling it again changes
+    nothing. Withheld records keep their values.
 
     Parameters
     ----------
@@ -46,6 +47,8 @@ def suppress_differing_cells(
                 differs |= ~valid[members]
             is_blank = np.zeros(partition.n_classes, np.bool_)
             is_blank[labels[differs]] = True
+            if partition.null_columns is not None:
+                is_blank |= partition.null_columns[:, names.index(name)]
             is_suppressed = np.zeros(microdata.n_records, np.bool_)
             is_suppressed[members] = is_blank[labels]
             if valid is not None:

@@ -62,12 +62,18 @@ class ClassHomogeneity:
             f" {self.rows:,} of {row_count_text(self.of_rows)}"
         )
 
-    def describe(self) -> str:
-        """Describe the finding in a sentence."""
+    def describe(self, *, null_agrees: bool = False) -> str:
+        """Describe the finding in a sentence.
+
+        Parameters
+        ----------
+        null_agrees : True if NULL agrees with every value, so that models have no meaning.
+        """
+        change = "take NULL as a value (missing=category) and " if null_agrees else ""
         return (
             f'"{self.name}" has one value in all rows of a class, in {self.describe_counts()}:'
-            " anyone who finds a person's class learns the value. To prevent this, set a privacy"
-            " model, such as distinct_l = 2"
+            f" anyone who finds a person's class learns the value. To prevent this, {change}set a"
+            " privacy model, such as distinct_l = 2"
         )
 
 
@@ -92,12 +98,20 @@ def find_unprotected_columns(
 
 
 def describe_homogeneity(
-    counts: Sequence[ClassHomogeneity], models: Sequence[JsonMapping]
+    counts: Sequence[ClassHomogeneity],
+    models: Sequence[JsonMapping],
+    *,
+    null_agrees: bool = False,
 ) -> list[tuple[str, str]]:
-    """Return a label and a text per sensitive column; a label in capitals is a warning."""
+    """Return a label and a text per sensitive column; a label in capitals is a warning.
+
+    Parameters
+    ----------
+    null_agrees : as for ``ClassHomogeneity.describe``.
+    """
     unprotected = find_unprotected_columns(counts, models)
     return [
-        ("HOMOGENEOUS CLASSES", count.describe())
+        ("HOMOGENEOUS CLASSES", count.describe(null_agrees=null_agrees))
         if count in unprotected
         else ("homogeneous classes", f'"{count.name}": {count.describe_counts()}')
         for count in counts

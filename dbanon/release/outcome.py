@@ -150,6 +150,7 @@ class OperatorFigures:
     loss : the exact loss.
     evaluation : the exact ``Evaluation.to_dict()``; None if it was not requested or failed.
     certificate : the exact certificate of the loss; None without one.
+    suppression : counts of suppressed cells; None if the method suppresses none.
     risk : the disclosure risk before and after, as its extension measured it; None if the job does
         not measure it. No ledger stores it.
     weighting : figures about records that count by their design weights, as
@@ -161,12 +162,14 @@ class OperatorFigures:
         loss: ReleaseLoss,
         evaluation: JsonMapping | None = None,
         certificate: JsonMapping | None = None,
+        suppression: JsonMapping | None = None,
         risk: RiskFigures | None = None,
         weighting: JsonMapping | None = None,
     ) -> None:
         self.loss = loss
         self.evaluation = evaluation
         self.certificate = certificate
+        self.suppression = suppression
         self.risk = risk
         self.weighting = weighting
 
@@ -197,6 +200,8 @@ class OperatorFigures:
             },
             "evaluation": None if self.evaluation is None else to_json_values(self.evaluation),
             "certificate": None if self.certificate is None else to_json_values(self.certificate),
+            # Only methods that suppress cells have these counts.
+            **({} if self.suppression is None else {"suppression": dict(self.suppression)}),
         }
         # Only releases with design weights have this key.
         if self.weighting is not None:

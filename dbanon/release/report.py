@@ -294,10 +294,15 @@ class Report(LabelledTextWithHtml):
         return (*self.kept_identifiers, *self.linking, *self.disclosive_columns, *self.few_persons)
 
     @property
+    def null_agrees(self) -> bool:
+        """Whether NULL agrees with every value, so that k counts rows that agree."""
+        return self.counts.rows.agreeing_rows is not None
+
+    @property
     def homogeneous(self) -> tuple[str, ...]:
         """Descriptions of sensitive columns with homogeneous classes and no privacy model."""
         homogeneity = find_unprotected_columns(self.homogeneity, self.arguments.get("models", ()))
-        return tuple(finding.describe() for finding in homogeneity)
+        return tuple(finding.describe(null_agrees=self.null_agrees) for finding in homogeneity)
 
     @property
     def cautions(self) -> tuple[Caution, ...]:
@@ -483,7 +488,9 @@ class Report(LabelledTextWithHtml):
                 "k requested / counted",
                 f"{self.k_requested} / {self.k_achieved}{verdict.unit_suffix}",
             ),
-            *describe_homogeneity(self.homogeneity, self.arguments.get("models", ())),
+            *describe_homogeneity(
+                self.homogeneity, self.arguments.get("models", ()), null_agrees=self.null_agrees
+            ),
             *((model.model, f"counted {model.achieved:.6g}") for model in self.models),
             (
                 f"{verdict.classes_text}: number, smallest / median / largest",

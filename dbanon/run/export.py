@@ -435,6 +435,8 @@ def _build_metadata(report: Report, class_columns: tuple[str, ...]) -> dict[str,
     chain_metadata = (
         {"chain": chain["chain_id"], "chain_sequence": str(chain["sequence"])} if chain else {}
     )
+    # Where NULL agrees with every value, a recount of the file needs to know that.
+    agreement_keys = ("options", "agreeing_rows") if report.null_agrees else ()
     return {
         **chain_metadata,
         "release_id": report.release_id,
@@ -446,7 +448,10 @@ def _build_metadata(report: Report, class_columns: tuple[str, ...]) -> dict[str,
         "arguments": json.dumps(
             {
                 name: report.arguments.get(name)
-                for name in ("guarantee", "by", "models", "also_k", WEIGHT_RECORD)
+                for name in (
+                    *("guarantee", "by", "models", "also_k", WEIGHT_RECORD),
+                    *agreement_keys,
+                )
                 if report.arguments.get(name)
             }
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dbanon.data.schema import Attribute, Role
@@ -11,6 +11,7 @@ from dbanon.ledger.recorded_report import RecordedRelease, require_classes
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.release.distribution import Distribution, build_distribution
 from dbanon.release.private_report import PrivateReport
+from dbanon.run.verify import build_reader_queries
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 from dbanon.sessions.statements import (
@@ -22,6 +23,7 @@ from dbanon.sessions.statements import (
 from dbanon.sessions.store import Store
 
 # A column with more distinct released values than this is shown without a distribution.
+_K_COUNTS_THESE = "k counts these."
 _MAX_VALUES = 2_000_000
 
 
@@ -59,10 +61,7 @@ def inspect_release(store: Store, relation: RelationName) -> ReleaseInspection:
         record = recorded_report.read(session, entry)
         return ReleaseInspection(
             record,
-            tuple(
-                (description, reader_recount_query(entry.name, columns))
-                for description, columns in _list_countable_classes(entry)
-            ),
+            tuple(_list_reader_queries(entry)),
             _count_distributions(session, entry, record),
         )
 
@@ -82,26 +81,31 @@ def read_private_report(store: Store, relation: RelationName) -> PrivateReport |
         return None if entry.epsilon is None else recorded_report.read_private(session, entry)
 
 
-def _list_countable_classes(entry: LedgerEntry) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield what any reader can count: a description, and the columns to group by."""
+def _list_reader_queries(entry: LedgerEntry) -> Iterator[tuple[str, str]]:
+    """Yield what any reader can count: a description, and the query."""
     guarantee = entry.guarantee
     requests = guarantee.count_requests(entry.quasi_identifiers)
+    queries = build_reader_queries(entry.name, requests)
     within_strata = f", within each stratum of {', '.join(guarantee.by)}" if guarantee.by else ""
+    if requests.null_agrees:
+        yield f"Rows that agree, NULL with every value: {_K_COUNTS_THESE}", queries[0]
+        return
     # Only releases per attribute have ``attribute_columns``: for each quasi-identifier, its columns
     # and those of the strata.
-    for columns in requests.attribute_columns:
-        yield f"{columns[0]} by itself{within_strata}: k counts these.", columns
+    for columns, query in zip(requests.attribute_columns, queries, strict=False):
+        yield f"{columns[0]} by itself{within_strata}: {_K_COUNTS_THESE}", query
     if requests.attribute_columns:
-        yield "Whole rows: nothing is guaranteed for them.", requests.columns
+        whole_rows_query = reader_recount_query(entry.name, requests.columns)
+        yield "Whole rows: nothing is guaranteed for them.", whole_rows_query
         return
-    count_text = "k counts these."
+    count_text = _K_COUNTS_THESE
     # There is at most one entity column.
     for name in requests.entity_columns:
         count_text = (
             f'k counts persons, by "{name}". A class may have fewer persons than rows. The release'
             " does not show which person a row belongs to, so only the run could count them."
         )
-    yield f"Rows that share all quasi-identifiers{within_strata}: {count_text}", requests.columns
+    yield f"Rows that share all quasi-identifiers{within_strata}: {count_text}", queries[0]
 
 
 def _count_distributions(

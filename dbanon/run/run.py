@@ -24,6 +24,7 @@ from dbanon.job.policy import Policy
 from dbanon.job.requirements import CLIENT
 from dbanon.job.verdict import Caution, ExpectedRelease
 from dbanon.methods import find_method
+from dbanon.methods.local_suppression import MISSING_OPTION
 from dbanon.partitioning.coding import code_columns
 from dbanon.partitioning.nulls import merge_nulls
 from dbanon.partitioning.partition_for import join_equal_classes, partition_for
@@ -59,6 +60,7 @@ from dbanon.run.fingerprint import compute_fingerprint, digest_source
 from dbanon.run.history import caution_about_history, measure_joint_histories, warn_of_history
 from dbanon.run.linkage import RetainedColumns, WrittenReleaseCounts, find_linking_columns
 from dbanon.run.plan import Plan, plan
+from dbanon.run.suppression_counts import count_for_owner
 from dbanon.run.weights import build_weight_record, require_class_weights
 from dbanon.stores.ports import PreparedRelease, Source, Target, W
 from dbanon.version import version
@@ -254,6 +256,8 @@ class ReleaseRun(ABC, Generic[W]):
             with self.clock.phase("attacks") as tick:
                 attack_figures = attack(microdata, planned, release, tick)
                 outcome = replace(outcome, figures={**outcome.figures, "attacks": attack_figures})
+        if self.clustering.owner_counts:
+            exact_figures["suppression"] = dict(self.clustering.owner_counts)
         if planned.policy.certificate is not None:
             with self.clock.phase("certificate") as tick:
                 certificate = certify(microdata, planned, release, tick)
@@ -411,9 +415,13 @@ def read_and_cluster(
         )
         if find_method(policy.method).suppresses_cells:
             # The recount, the evaluation and the report need to know which cells are NULL now.
-            microdata = suppress_differing_cells(
+            suppressed = suppress_differing_cells(
                 microdata, clustering, policy.hierarchies, keep_originals=policy.evaluate
             )
+            if MISSING_OPTION in policy.options:
+                owner_counts = count_for_owner(microdata, suppressed, clustering.classes, policy)
+                clustering = replace(clustering, owner_counts=owner_counts)
+            microdata = suppressed
     return microdata, policy, clustering
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Required, TypedDict, Unpack
 
-from dbanon.data.counts import Counts, Recount
+from dbanon.data.counts import CountRequests, Counts, Recount
 from dbanon.data.extension import load_runner
 from dbanon.data.schema import require_lists
 from dbanon.data.types import JsonObject
@@ -17,7 +17,6 @@ from dbanon.errors import (
     InsufficientRights,
     InvalidParameter,
     RecountFailed,
-    pluralize,
 )
 from dbanon.job.guarantee import Guarantee
 from dbanon.ledger import entries
@@ -31,6 +30,7 @@ from dbanon.run.comparison import (
     verify_class_weights,
 )
 from dbanon.sessions.names import RelationName, parse_relation
+from dbanon.sessions.recount_statements import reader_agreement_query
 from dbanon.sessions.session import Session
 from dbanon.sessions.statements import reader_recount_query
 from dbanon.sessions.store import Store
@@ -139,18 +139,19 @@ class Verification:
     """The result of recounting a published relation.
 
     ``k_requested`` is the requested k, ``k_achieved`` the current size of the smallest class, in
-    rows. ``entity`` is the column whose distinct values k counted when the release was made; it was
-    not released, so only rows can be counted now. ``k_rows`` is set for a release that grouped each
-    attribute separately: the number of rows that share the rarest combination of values, which the
-    guarantee does not cover. ``release_id``, ``unchanged`` and ``digest`` are None for a relation
-    that is not in the ledger. ``unchanged`` is True if names, order and types of columns, the
-    digest of the rows, class sizes and levels of models are as recorded, and None if the rows could
-    not be compared. ``digest`` is the result of comparing the rows: "unchanged", "not recorded"
-    (releases of version 0.1.0, which are compared by column names, class sizes and models) or
-    "recorded by another version of the database". ``models`` are those of the ledger's entry.
-    ``counted`` describes the counts. ``also_k`` are the sets of columns of the release. ``output``
-    is the release's output, ``superseded_at`` the time at which another release took its name, None
-    for the current release.
+    rows, or the smallest number of rows that agree where NULL agrees with every value. ``entity``
+    is the column whose distinct values k counted when the release was made; it was not released, so
+    only rows can be counted now. ``k_rows`` is set for a release that grouped each attribute
+    separately: the number of rows that share the rarest combination of values, which the guarantee
+    does not cover. ``release_id``, ``unchanged`` and ``digest`` are None for a relation that is not
+    in the ledger. ``unchanged`` is True if names, order and types of columns, the digest of the
+    rows, class sizes and levels of models are as recorded, and None if the rows could not be
+    compared. ``digest`` is the result of comparing the rows: "unchanged", "not recorded" (releases
+    of version 0.1.0, which are compared by column names, class sizes and models) or "recorded by
+    another version of the database". ``models`` are those of the ledger's entry. ``counted``
+    describes the counts. ``also_k`` are the sets of columns of the release. ``output`` is the
+    release's output, ``superseded_at`` the time at which another release took its name, None for
+    the current release.
     """
 
     relation: str
@@ -210,12 +211,9 @@ class Verification:
             largest_class=recount.largest,
             null_rows=recount.null_rows,
             k_requested=k,
-            k_achieved=recount.smallest,
+            k_achieved=guarantee.counted_k(recount),
             k_rows=recount.k_rows,
-            recount_sql="\n".join(
-                reader_recount_query(relation, columns)
-                for columns in guarantee.count_requests(names).classes
-            ),
+            recount_sql="\n".join(build_reader_queries(relation, guarantee.count_requests(names))),
             counted=guarantee.summarize_recount(recount),
             **fields,
         )
@@ -228,6 +226,13 @@ class Verification:
     def to_dict(self) -> JsonObject:
         """Return the verification as plain values, for JSON."""
         return {name: value for name, value in asdict(self).items() if name != "counted"}
+
+
+def build_reader_queries(relation: RelationName, requests: CountRequests) -> list[str]:
+    """Build the queries with which readers count the classes again, one per set of columns."""
+    if requests.null_agrees:
+        return [reader_agreement_query(relation, requests.columns)]
+    return [reader_recount_query(relation, columns) for columns in requests.classes]
 
 
 def describe_release(verification: Verification | PrivateVerification) -> str:
@@ -322,7 +327,7 @@ def _verify_classes(
     # In a chain of several tables, k counts persons, and a class may have fewer rows.
     if guarantee.classes_have_k_rows:
         hint = RELEASE_AGAIN_HINT if entry else partial(_hint_without_entry, session, relation)
-        require_smallest_class(recount, k, str(relation), hint)
+        require_k(guarantee, recount, k, str(relation), hint)
     models: tuple[ModelCount, ...] = ()
     column_set_counts: tuple[SetCount, ...] = ()
     if entry is not None:
@@ -419,19 +424,23 @@ def _hint_without_entry(session: Session, relation: RelationName) -> str:
     )
 
 
-def require_smallest_class(
-    recount: Recount, k: int, display_name: str, hint: str | Callable[[], str]
+def require_k(
+    guarantee: Guarantee,
+    recount: Recount,
+    k: int,
+    display_name: str,
+    hint: str | Callable[[], str],
 ) -> None:
-    """Check that the smallest class of a relation or file holds k rows.
+    """Check that the rows of a relation or file keep the guarantee with this k.
 
     Raises
     ------
     RecountFailed : the smallest class holds fewer rows.
     """
-    if recount.smallest < k:
+    counted = guarantee.counted_k(recount)
+    if counted < k:
         raise RecountFailed(
-            f"The smallest class of {display_name} holds {pluralize(recount.smallest, 'row')},"
-            f" fewer than k = {k}.",
+            f"{guarantee.describe_k(f'of {display_name}', counted)}, fewer than k = {k}.",
             hint=hint if isinstance(hint, str) else hint(),
         )
 

@@ -20,7 +20,7 @@ from dbanon.job.guarantee_names import guarantee_from_ledger
 from dbanon.job.weight import WEIGHT_RECORD
 from dbanon.ledger.entry_checks import MALFORMED_ERRORS, is_list_of_strings, require_arguments
 from dbanon.run.comparison import recount_models, verify_class_weights
-from dbanon.run.verify import Verification, recount_column_sets, require_smallest_class
+from dbanon.run.verify import Verification, recount_column_sets, require_k
 from dbanon.sessions.names import RelationName
 from dbanon.stores.duckdb.file_counts import open_file_session
 from dbanon.stores.exports.formats import metadata_of
@@ -85,8 +85,8 @@ def verify_file(
         guarantee = guarantee_from_ledger(k, arguments)
         recount = count_classes(session, relation.name, guarantee.count_requests(names))
         if guarantee.classes_have_k_rows:
-            require_smallest_class(
-                recount, k, str(path), "Delete the file, and export the release again."
+            require_k(
+                guarantee, recount, k, str(path), "Delete the file, and export the release again."
             )
         column_set_counts = recount_column_sets(session, relation.name, names, guarantee, recount)
         models = recount_models(

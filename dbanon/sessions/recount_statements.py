@@ -29,6 +29,53 @@ def recount_classes(relation: RelationName, keys: Sequence[tuple[str, ...]]) -> 
     )
 
 
+def number_classes(relation: RelationName, keys: Sequence[tuple[str, ...]]) -> str:
+    """Query the classes as doubles: the number of each column's value, and the number of rows.
+
+    Equal values of a column have equal numbers, from 1. The number is NULL if the value is.
+
+    Parameters
+    ----------
+    keys : as for ``recount_classes``.
+    """
+    source, columns = rows_with_keys(f"{relation.quoted} AS s", keys)
+    aliases = [
+        [f"part{position}_{part}" for part in range(len(column))]
+        for position, column in enumerate(columns)
+    ]
+    selected = ", ".join(
+        f"{expression} AS {alias}"
+        for column, names in zip(columns, aliases, strict=True)
+        for expression, alias in zip(column, names, strict=True)
+    )
+    # The first expression of a column is NULL if the value is.
+    numbers = ", ".join(
+        f"CAST(CASE WHEN {names[0]} IS NOT NULL THEN dense_rank() OVER"
+        f" (ORDER BY {', '.join(names)}) END AS DOUBLE PRECISION) AS {statements.value_column(i)}"
+        for i, names in enumerate(aliases)
+    )
+    return (
+        f"SELECT {numbers}, CAST(size AS DOUBLE PRECISION) AS size FROM (SELECT {selected},"
+        f" count(*) AS size FROM {source} GROUP BY {comma_list(columns)}) AS classes"
+    )
+
+
+def reader_agreement_query(relation: RelationName, quasi_identifiers: Sequence[str]) -> str:
+    """The query with which readers can count the rows that agree, NULL with every value."""
+    names = [quote(name) for name in quasi_identifiers]
+    agrees = " AND ".join(
+        f"(x.{name} = y.{name} OR x.{name} IS NULL OR y.{name} IS NULL)" for name in names
+    )
+    return (
+        f"WITH classes AS (SELECT {', '.join(names)}, count(*) AS size FROM {relation.quoted}\n"
+        f"                 GROUP BY {', '.join(names)})\n"
+        "SELECT min(agreeing) AS fewest_agreeing_rows, count(*) AS classes, sum(size) AS n_rows\n"
+        "FROM (SELECT x.size, (SELECT sum(y.size) FROM classes AS y\n"
+        f"                      WHERE {agrees}) AS agreeing\n"
+        "      FROM classes AS x) AS counted;"
+    )
+
+
 def rows_with_keys(
     source: str, keys: Sequence[tuple[str, ...]], further_columns: str = ""
 ) -> tuple[str, list[tuple[str, ...]]]:

@@ -56,6 +56,20 @@ def cell_codes(space: MixedSpace) -> NDArray[np.int32]:
     return codes
 
 
+def codes_of_cells(coded: Microdata) -> NDArray[np.int32]:
+    """Return the codes of microdata, int32 (n, d), with ``MISSING`` for cells without a value.
+
+    Parameters
+    ----------
+    coded : the result of ``code_cells``.
+    """
+    codes = coded.codes.copy()
+    for position, categories in enumerate(coded.categories):
+        # The category of cells without a value has the code 0.
+        codes[:, position] -= categories[:1] == (_MISSING_CATEGORY,)
+    return codes
+
+
 def space_of_codes(
     codes: NDArray[np.int32], root_costs: NDArray[np.int64], names: tuple[str, ...]
 ) -> CellSpace:

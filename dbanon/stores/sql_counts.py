@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,8 @@ from dbanon.data.microdata import CodedColumn
 from dbanon.data.schema import Attribute
 from dbanon.data.types import SqlRow
 from dbanon.errors import RecountFailed
+from dbanon.job.guarantee import REPORT_IT
+from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.sessions import recount_statements
 from dbanon.sessions.base import Relation
@@ -113,7 +116,7 @@ def count_classes(
     def recount_columns(columns: Sequence[str]) -> Recount:
         recount = session.recount(written_relation, columns)
         _require_all_rows(recount.rows, n_rows, f"classes of {written_relation}")
-        return recount
+        return _count_agreement(session, written_relation, columns, requests, recount)
 
     # The requests say which columns form classes, and call the function for each set of them.
     return requests.recount_classes(recount_columns)
@@ -136,7 +139,52 @@ def count_sets(
     n_rows = count_rows(session, written_relation) if recounts else 0
     for recount in recounts:
         _require_all_rows(recount.rows, n_rows, f"combinations of columns of {written_relation}")
-    return recounts
+    return tuple(
+        _count_agreement(session, written_relation, columns, requests, recount)
+        for columns, recount in zip(requests.further_sets, recounts, strict=True)
+    )
+
+
+def _count_agreement(
+    session: Session,
+    written_relation: RelationName,
+    columns: Sequence[str],
+    requests: CountRequests,
+    recount: Recount,
+) -> Recount:
+    """Add the smallest number of rows that agree with a row, if the requests ask for it.
+
+    The database numbers the values, and counts the rows of each class.
+
+    Raises
+    ------
+    RecountFailed : the counts do not add up to the rows.
+    """
+    if not requests.null_agrees:
+        return recount
+    # Imported here, as few releases need it.
+    from dbanon.measures.agreement import (
+        MISSING_CODE,
+        count_fewest_matches,
+        number_distinct_rows,
+    )
+
+    keys = session.catalog.columns_as_displayed(written_relation, columns)
+    query = recount_statements.number_classes(written_relation, keys)
+    chunks = [np.empty((0, len(columns) + 1)), *session.read_numbers(query, DEFAULT_CHUNK_ROWS)]
+    numbers = np.concatenate(chunks)
+    sizes = numbers[:, -1].astype(np.int64)
+    _require_all_rows(int(sizes.sum()), recount.rows, f"numbered classes of {written_relation}")
+    # NaN is NULL.
+    codes = np.where(np.isnan(numbers), MISSING_CODE, numbers)[:, :-1].astype(np.int32)
+    classes, _ = number_distinct_rows(codes)
+    if len(classes) != recount.classes:
+        raise RecountFailed(
+            f"{len(classes)} classes of {written_relation} were numbered, and {recount.classes}"
+            " counted.",
+            hint=REPORT_IT,
+        )
+    return replace(recount, agreeing_rows=count_fewest_matches(codes, sizes))
 
 
 def _require_all_rows(n_counted: int, n_rows: int, description: str) -> None:

@@ -9,6 +9,7 @@
 -- A release with guarantee per_attribute is counted column by column, and a warning says so.
 -- A differentially private release has no classes: rows, NULLs, bounds and lists are counted, and a notice
 -- says that its privacy cannot be.
+-- Where NULL agrees with every value (missing=wildcard), the rows that agree with each row are counted.
 -- A release with entity counted persons, in its privacy models, too; only its rows can be counted
 -- now, which notices say.
 CREATE OR REPLACE FUNCTION dbanon.verify(
@@ -27,6 +28,7 @@ DECLARE
     differing text[] := '{}';
     columns_now text;
     synthetic boolean := false;
+    null_agrees boolean := false;
     outcome jsonb;
     one record;
     superseded record;
@@ -48,6 +50,7 @@ BEGIN
                r.arguments->>'guarantee' = 'per_attribute' AS alone,
                jsonb_array_length(r.arguments->'models') AS models, r.digest,
                coalesce(r.arguments->'also_k', '[]') AS also_k,
+               coalesce(r.arguments->'options'->>'missing' = 'wildcard', false) AS null_agrees,
                r.arguments @? '$.models[*] ? (@.counted_in == "persons")' AS of_persons,
                ARRAY(SELECT jsonb_array_elements_text(r.arguments->'by')) AS strata
         INTO entry
@@ -85,6 +88,7 @@ BEGIN
 @RAISE@
         END IF;
         synthetic := entry.epsilon IS NOT NULL;
+        null_agrees := entry.null_agrees;
         IF synthetic AND verify.k IS NOT NULL THEN
             RAISE EXCEPTION USING ERRCODE = '22023',
                 MESSAGE = 'The rows are synthetic: they belong to no person and have no classes.',
@@ -123,10 +127,17 @@ BEGIN
         END IF;
         result.k_requested := wanted;
         result.k_achieved := result.smallest_class;
+        IF null_agrees THEN
+            result.k_achieved := dbanon._fewest_agreeing(verify.relation, names);
+            RAISE NOTICE 'NULL agrees with every value in this release: rows that agree are counted, and rows'
+                         ' may be unique.';
+        END IF;
         IF result.k_achieved < wanted THEN
             RAISE EXCEPTION USING ERRCODE = 'ZK001',
-                MESSAGE = format('The smallest class of %s holds %s rows, fewer than k = %s.',
-                                 relation, result.k_achieved, wanted),
+                MESSAGE = format(CASE WHEN null_agrees
+                    THEN 'A row of %s agrees with %s rows, itself included, fewer than k = %s.'
+                    ELSE 'The smallest class of %s holds %s rows, fewer than k = %s.'
+                END, relation, result.k_achieved, wanted),
                 HINT = CASE
                     WHEN result.release_id IS NULL
                     THEN 'The ledger was not asked, because columns and k were given. Leave both out to'
@@ -139,8 +150,11 @@ BEGIN
             FOR one IN SELECT own.columns, coalesce(own.k, entry.k_requested) AS k FROM jsonb_to_recordset(entry.also_k)
                               AS own (columns text[], k integer)
             LOOP
-                IF (SELECT min(found.size) FROM dbanon._class_sizes(verify.relation, one.columns) AS found)
-                   < one.k THEN
+                IF (CASE WHEN null_agrees
+                    THEN dbanon._fewest_agreeing(verify.relation, one.columns)
+                    ELSE (SELECT min(found.size)
+                          FROM dbanon._class_sizes(verify.relation, one.columns) AS found)
+                    END) < one.k THEN
                     RAISE EXCEPTION USING ERRCODE = 'ZK001',
                         MESSAGE = format('A combination of values of (%s) in %s is shared by fewer than k = %s'
                                          ' rows.', array_to_string(one.columns, ', '), relation, one.k),

@@ -44,6 +44,7 @@ _TOWNS = {"hierarchies": {"town": {"tree": {"*": ["a", "b", "c", "d", "e"]}}}}
 _GENERALIZE = {"recoding": "generalization"}
 _ILL = {"sensitive": ["ill"]}
 _LINE = ("python", "cli")
+_WILDCARD = {"method": "local_suppression", "options": {"missing": "wildcard"}}
 
 # Options of a release of a table in a database.
 OF_TABLES = (
@@ -394,6 +395,45 @@ OF_TABLES = (
         "Name some of these columns, each once: {}.",
         {"method": "local_suppression", "options": {"importance": "town"}},
         does=[{"options": {"importance": "age"}}],
+    ),
+    Case(
+        "Leave out `models`, or leave out `missing`",
+        {**_ILL, **_WILDCARD, "models": [model("ill", "distinct_l", 2)]},
+        leave_out=["models"],
+        does=[{"options": {}}],
+    ),
+    Case(
+        "Leave out `block_size`.",
+        {**_WILDCARD, "block_size": 20},
+        leave_out=["block_size"],
+    ),
+    Case(
+        "Leave out `refine`.",
+        {**_WILDCARD, "refine": "fast"},
+        leave_out=["refine"],
+    ),
+    Case(
+        "Leave out `entity`, or leave out `missing`",
+        {**_WILDCARD, "entity": "town"},
+        leave_out=["entity"],
+        does=[{"options": {}}],
+    ),
+    Case(
+        "Leave out `by`, or leave out `missing`",
+        {**_WILDCARD, "by": ["town"]},
+        leave_out=["by"],
+        does=[{"options": {}}],
+    ),
+    Case(
+        "Leave out `design_weight`, or leave out `missing`",
+        {**_WILDCARD, "design_weight": "size"},
+        leave_out=["design_weight"],
+        does=[{"options": {}}],
+    ),
+    Case(
+        "Name quasi-identifiers only in `also_k`",
+        {**_WILDCARD, "keep": ["town"], "also_k": [{"columns": ["age", "town"], "k": 5}]},
+        does=[{"also_k": [{"columns": ["age"], "k": 5}]}, {"options": {}}],
     ),
     Case(
         "Leave out `{}`, or choose",

@@ -30,7 +30,6 @@ IMPOSSIBLE = {
     "extensions/survey/frequencies": "doors check what this takes; tests/unit/survey has them",
     "extensions/survey/household_risk": "doors check what this takes; tests/unit/survey has them",
     "extensions/survey/individual_risk": "doors check what this takes; tests/unit/survey has them",
-    "extensions/survey/local_suppression": "no door calls it; tests/unit/survey has them",
     "extensions/survey/population_uniqueness": "doors check what this takes",
     "extensions/survey/suda": "doors check what this takes; tests/unit/survey has them",
     "extensions/spark/": "they need a cluster; tests/spark has those that a local one raises",

@@ -137,6 +137,11 @@ FRAMES = (
         [classes(ARRAY, method="individual_ranking")],
     ),
     Steps(
+        "Leave out `missing`. Releases have it.",
+        classes(ARRAY, method="local_suppression", missing="wildcard"),
+        [classes(ARRAY, method="local_suppression")],
+    ),
+    Steps(
         "Pass the result of dbanon.partition, or its labels.",
         evaluate(ARRAY, released=ARRAY, quasi_identifiers=None, classes="x"),
         [

@@ -62,7 +62,6 @@ OF_ONE_DOOR = (
     "extensions/survey/attacker_risk.py",
     "extensions/survey/frequencies.py",
     "extensions/survey/individual_risk.py",
-    "extensions/survey/local_suppression.py",
     "extensions/survey/suda.py",
     "extensions/synthesis/",
     "extensions/workbench/program.py",

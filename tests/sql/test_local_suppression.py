@@ -58,6 +58,41 @@ def test_options_and_classes(run_sql: Run) -> None:
     assert smallest >= 3
 
 
+def test_null_may_agree_with_every_value(run_sql: Run) -> None:
+    run_sql(PEOPLE)
+    run_sql(f'{RELEASE}, options => \'{{"missing": "wildcard"}}\')')
+    [(k,)] = run_sql("SELECT (dbanon.verify('release.p')).k_achieved")
+    assert run_sql("SELECT k_achieved, (arguments->>'agreeing_rows')::int FROM dbanon.release") == [
+        (k, k)
+    ]
+    rows = run_sql("SELECT a, b, t FROM release.p")
+    assert k >= 3
+    assert k == min(
+        sum(
+            all(x == y or x is None or y is None for x, y in zip(row, other, strict=True))
+            for other in rows
+        )
+        for row in rows
+    )
+    with pytest.raises(psycopg.Error, match=f"agrees with {k} rows") as failure:
+        run_sql(f"SELECT dbanon.verify('release.p', k => {k + 1})")
+    assert failure.value.sqlstate == "ZK001"
+    run_sql("INSERT INTO release.p (a, b, t) VALUES (77, true, 'other')")
+    with pytest.raises(psycopg.Error, match="agrees with") as failure:
+        run_sql("SELECT dbanon.verify('release.p')")
+    run_sql("DELETE FROM release.p WHERE a = 77")
+    [(smallest,)] = run_sql(
+        "SELECT min(n) FROM (SELECT count(*) AS n FROM release.p GROUP BY a, b, t) AS sizes"
+    )
+    assert smallest < 3
+    classes = "dbanon.classes('app.people', 'local_suppression', '{a,b}', 3"
+    with pytest.raises(psycopg.Error, match="no classes of k rows"):
+        run_sql(f'SELECT * FROM {classes}, options => \'{{"missing": "wildcard"}}\')')
+    wrong = RELEASE.replace("release.p", "release.q")
+    with pytest.raises(psycopg.Error, match="missing"):
+        run_sql(f'{wrong}, options => \'{{"missing": "all"}}\')')
+
+
 def test_a_column_that_is_lost_is_noticed(run_sql: Run, sql_url: str) -> None:
     run_sql(
         "CREATE TABLE app.people AS SELECT g AS id, g AS a, 1 AS b FROM generate_series(1, 9) g"

@@ -417,11 +417,18 @@ def test_what_the_progress_raises_ends_the_sweep_though_it_is_an_error_of_ours(
 
 
 @pytest.mark.parametrize(
-    ("columns", "method"), [(["weight", "income"], "dp_ranks"), (["job", "town"], "dp_marginals")]
+    ("columns", "method"),
+    [
+        (["weight", "income"], "dp_ranks"),
+        (["job", "town"], "dp_marginals"),
+        (["weight", "income", "town"], "dp_marginals"),
+    ],
 )
 def test_a_method_of_synthetic_rows_is_named_by_the_types(columns: list[str], method: str) -> None:
-    frame = pd.DataFrame({name: [f"{name} {i % 4}" for i in range(80)] for name in columns})
-    if method == "dp_ranks":
-        frame = pd.DataFrame(ROWS, columns=list(COLUMNS))
+    texts = pd.DataFrame({name: [f"{name} {i % 4}" for i in range(80)] for name in ("job", "town")})
+    frame = pd.concat(
+        [pd.DataFrame(ROWS, columns=list(COLUMNS))[["weight", "income"]], texts], axis=1
+    )
+    frame = frame[columns].dropna()
     advice = dbanon.advise(frame, quasi_identifiers=columns, k=[3, 4])
     assert f"instead of k: {method}, because" in dict(advice.recommended())["synthetic rows"]

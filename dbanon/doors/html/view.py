@@ -146,10 +146,13 @@ def _describe_counts(report: Report, n_queries: int) -> str:
 
     The template puts "Anyone who may read the release" before this text.
     """
-    counts = (
-        f"smallest class {report.smallest_class:,}, {report.classes:,} classes,"
-        f" {report.rows_out:,} rows"
+    agreeing_rows = report.counts.rows.agreeing_rows
+    smallest = (
+        f"smallest class {report.smallest_class:,}"
+        if agreeing_rows is None
+        else f"fewest agreeing rows {agreeing_rows:,}"
     )
+    counts = f"{smallest}, {report.classes:,} classes, {report.rows_out:,} rows"
     # If each attribute has its own classes, there is a query for each, and one for whole rows.
     if n_queries == 1:
         return f"can run this query. At the time of the release it returned: {counts}."
@@ -176,7 +179,7 @@ def describe_headline(
             "k of each column" if verdict.row_anonymity_texts else "k counted",
             f"{report.k_achieved:,}",
             f"{report.k_requested:,} requested",
-            f"{guarantee.unit.capitalize()} in the smallest class.",
+            guarantee.k_meaning,
         ),
         (
             "rows released",
@@ -189,7 +192,7 @@ def describe_headline(
             f"{report.classes:,}",
             f"of {report.smallest_class:,} to {report.largest_class:,} rows",
             "A class is a group of rows with the same released values"
-            + ("." if guarantee.has_k_anonymous_rows else ", by column."),
+            + ("." if guarantee.has_k_anonymous_rows or report.null_agrees else ", by column."),
         ),
         (
             "information lost",
@@ -282,8 +285,10 @@ def _describe_class_risk(report: Report, guarantee: Guarantee) -> PageValues:
     """Describe the risk that follows from class sizes alone."""
     # Rows or, if k counts persons, persons that share the rarest combination of released values.
     rarest = max(report.counts.verdict.rarest_combination_size, 1)
-    # The report does not contain the number of persons in each class.
-    average = None if guarantee.entity_columns else report.classes / max(report.rows_out, 1)
+    # The report does not contain the number of persons in each class, nor the number of rows that
+    # agree with each row.
+    counts_classes = not guarantee.entity_columns and not report.null_agrees
+    average = report.classes / max(report.rows_out, 1) if counts_classes else None
     return {
         "highest": format_figure(1 / rarest),
         "rarest": f"{rarest:,}",

@@ -15,11 +15,7 @@ from dbanon.extensions.survey.attacker_risk import (
     measure_prosecutor_risk,
 )
 from dbanon.extensions.survey.frequencies import (
-    MISSING_CODE,
-    Codes,
-    Floats,
     Frequencies,
-    Ints,
     Missing,
     count_class_sizes,
     count_frequencies,
@@ -49,6 +45,7 @@ from dbanon.extensions.survey.sample_risk import (
     SudaSummary,
 )
 from dbanon.extensions.survey.suda import SudaRisk, measure_suda
+from dbanon.measures.agreement import MISSING_CODE, Codes, Floats, Ints
 from dbanon.measures.figure import Tick, ignore_progress
 
 # Larger numbers of persons are not exact as float64.

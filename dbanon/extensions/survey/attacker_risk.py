@@ -20,7 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbanon.errors import InvalidParameter
-from dbanon.extensions.survey.frequencies import Floats, Frequencies
+from dbanon.extensions.survey.frequencies import Frequencies
+from dbanon.measures.agreement import Floats
 
 # One in five: classes of five records.
 DEFAULT_THRESHOLD = 0.2

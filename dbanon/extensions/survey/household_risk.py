@@ -16,8 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from dbanon.errors import InvalidParameter
-from dbanon.extensions.survey.frequencies import MISSING_CODE, Floats, Ints
 from dbanon.extensions.survey.individual_risk import require_risks
+from dbanon.measures.agreement import MISSING_CODE, Floats, Ints
 
 
 def compute_household_risks(risks: Floats, households: Ints) -> Floats:

@@ -30,7 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.errors import InvalidParameter
-from dbanon.extensions.survey.frequencies import Floats, Frequencies, Ints
+from dbanon.extensions.survey.frequencies import Frequencies
+from dbanon.measures.agreement import Floats, Ints
 
 RiskMethod = Literal["exact", "approximate"]
 

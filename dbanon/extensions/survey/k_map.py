@@ -22,14 +22,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbanon.extensions.survey.frequencies import (
-    Codes,
-    Floats,
-    Ints,
-    Missing,
-    require_codes,
-    sum_over_matches,
-)
+from dbanon.extensions.survey.frequencies import Missing, require_codes, sum_over_matches
+from dbanon.measures.agreement import Codes, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)

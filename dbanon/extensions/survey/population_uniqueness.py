@@ -40,7 +40,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbanon.errors import InvalidParameter
-from dbanon.extensions.survey.frequencies import Floats, Ints
+from dbanon.measures.agreement import Floats, Ints
 
 PITMAN, ZAYATZ, SLIDE_NEGATIVE_BINOMIAL = "pitman", "zayatz", "slide_negative_binomial"
 # The rule of Dankar et al. trusts Pitman's model up to this sampling fraction.

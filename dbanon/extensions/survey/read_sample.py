@@ -14,11 +14,11 @@ from dbanon.data.schema import NOMINAL, Kind, apply_kinds
 from dbanon.data.weights import WEIGHT_KINDS, require_weight_type
 from dbanon.errors import ColumnNotFound, KeyRequired, TooFewRecords
 from dbanon.extensions.survey.assess import Sample
-from dbanon.extensions.survey.frequencies import MISSING_CODE
 from dbanon.extensions.survey.request import RiskRequest
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import require_kinds
+from dbanon.measures.agreement import MISSING_CODE
 from dbanon.measures.figure import Tick, ignore_progress
 from dbanon.run.compare_analyses import find_bounds
 from dbanon.stores.ports import Source

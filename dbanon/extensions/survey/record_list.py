@@ -11,9 +11,9 @@ import numpy as np
 
 from dbanon.errors import DuplicateKeys, InvalidParameter, pluralize
 from dbanon.extensions.survey.assess import RecordRisks
-from dbanon.extensions.survey.frequencies import MISSING_CODE, Floats
 from dbanon.extensions.survey.private_file import open_private_file
 from dbanon.extensions.survey.read_sample import SampleTable
+from dbanon.measures.agreement import MISSING_CODE, Floats
 from dbanon.measures.pairs import combine_codes
 from dbanon.stores.exports.formulas import escape_formula
 

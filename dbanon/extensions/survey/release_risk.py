@@ -14,7 +14,6 @@ from dbanon.data.microdata import CodedColumn
 from dbanon.data.schema import Kind
 from dbanon.data.weights import WEIGHT_KINDS, require_positive_weights, require_weight_type
 from dbanon.errors import InvalidParameter, TooFewRecords
-from dbanon.extensions.survey.frequencies import MISSING_CODE
 from dbanon.extensions.survey.private_file import open_private_file
 from dbanon.extensions.survey.read_sample import (
     SampleTable,
@@ -24,6 +23,7 @@ from dbanon.extensions.survey.read_sample import (
 )
 from dbanon.extensions.survey.request import RiskRequest
 from dbanon.extensions.survey.risk_comparison import RiskComparison, compare_samples
+from dbanon.measures.agreement import MISSING_CODE
 from dbanon.measures.figure import Tick
 from dbanon.run.job_runner import TableRows
 

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.errors import InvalidParameter
-from dbanon.extensions.survey.frequencies import MISSING_CODE, Codes, Floats
 from dbanon.kernels import Suda
+from dbanon.measures.agreement import MISSING_CODE, Codes, Floats
 from dbanon.measures.figure import Tick, ignore_progress
 
 # Beyond, the exponent of DIS-SUDA scores is not positive: risk would fall with the score.

@@ -4,11 +4,6 @@ Every draw has a price in epsilon or rho, computed by the noise source, and pric
 one row lowers one count by 1 and raises another one by 1. The counts of a table thus move by 2 in
 the l1 norm (for Laplace noise) and by sqrt(2) in the l2 norm (for Gaussian noise).
 
-The quantiles of a column are estimated from sums: the values are sorted, and each sum adds up those
-of several consecutive ranks. If a row is replaced by one with a larger value, no sum falls, and
-together the sums rise by at most the range of the column. The same holds, in the other direction,
-for a smaller value. So the range bounds both norms of the sums.
-
 Choosing by the exponential mechanism with scores of sensitivity s costs epsilon = 2 s / scale, and
 rho = epsilon^2 / 8.
 
@@ -66,9 +61,6 @@ class Accounting(Protocol):
     def count_price(self, noise: Noise, scale: float) -> float:
         """Price of adding noise to all counts of one table."""
 
-    def sum_price(self, noise: Noise, scale: float, sensitivity: int) -> float:
-        """Price of adding noise to sums that one row moves by ``sensitivity`` in total."""
-
     def choice_price(self, noise: Noise, scale: float, sensitivity: int) -> float:
         """Price of one choice if one row moves each score by at most ``sensitivity``."""
 
@@ -111,10 +103,6 @@ class PureAccounting:
         # The l1 sensitivity: two counts move by 1 each.
         return noise.laplace_price(scale, 2)
 
-    def sum_price(self, noise: Noise, scale: float, sensitivity: int) -> float:
-        """See ``Accounting``."""
-        return noise.laplace_price(scale, sensitivity)
-
     def choice_price(self, noise: Noise, scale: float, sensitivity: int) -> float:
         """See ``Accounting``."""
         return noise.choice_price(scale, sensitivity)
@@ -156,10 +144,6 @@ class ConcentratedAccounting:
     def count_price(self, noise: Noise, scale: float) -> float:
         """See ``Accounting``."""
         return noise.gaussian_price(scale, _L2_SENSITIVITY)
-
-    def sum_price(self, noise: Noise, scale: float, sensitivity: int) -> float:
-        """See ``Accounting``."""
-        return noise.gaussian_price(scale, float(sensitivity))
 
     def choice_price(self, noise: Noise, scale: float, sensitivity: int) -> float:
         """See ``Accounting``."""

@@ -55,60 +55,6 @@ class ColumnIntervals:
         return np.append(0.0, np.cumsum(self.shares)).clip(0.0, 1.0)
 
 
-@dataclass(frozen=True, eq=False)
-class IntervalMargin:
-    """The margin of a column whose bins consist of adjacent intervals.
-
-    Parameters
-    ----------
-    intervals : the intervals of the column.
-    bins : the bin of each interval, int64 (m,), ascending.
-    quantiles : the quantiles of the column, which determine the values within a bin.
-    """
-
-    intervals: ColumnIntervals
-    bins: NDArray[np.int64]
-    quantiles: Quantiles
-
-    @property
-    def _first_intervals(self) -> NDArray[np.int64]:
-        """The first interval of each bin, and the number of intervals."""
-        return np.append(np.searchsorted(self.bins, np.arange(self.bins[-1] + 1)), len(self.bins))
-
-    @property
-    def bin_shares(self) -> NDArray[np.float64]:
-        """The share of the rows in each bin, float64 (bins,)."""
-        return np.diff(self.intervals.cumulative_shares[self._first_intervals])
-
-    @property
-    def n_counts(self) -> int:
-        """The number of noisy counts in the margin: one per interval."""
-        return len(self.bins)
-
-    def locate(
-        self, column: NDArray[np.int64], rng: np.random.Generator
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the bin of each value, int64 (n,), and its offset in the bin, 0 to 1."""
-        # Other margins use ``rng`` to spread rows with equal values over bins. Here each value lies
-        # between two edges, so all its rows are in one bin.
-        del rng
-        edges = self.intervals.edges[self._first_intervals]
-        codes = np.searchsorted(edges[1:-1], column, side="right").astype(np.int64)
-        width = np.maximum(edges[codes + 1] - edges[codes], 1.0)
-        return codes, ((column - edges[codes]) / width).clip(0.0, 1.0)
-
-    def to_values(
-        self, codes: NDArray[np.int64], offsets: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Convert bins and offsets in them, 0 to 1, to values, float64 (n,)."""
-        first = self._first_intervals
-        # By bin: the share of the rows below it, and its lower edge; last, the ends of all bins.
-        cumulative, edges = self.intervals.cumulative_shares[first], self.intervals.edges[first]
-        share = np.maximum(np.diff(cumulative), 1 / self.intervals.n)[codes]
-        values = self.quantiles.interpolate(cumulative[codes] + offsets * share)
-        return values.clip(edges[codes], edges[codes + 1])
-
-
 def score_candidates(
     sorted_column: NDArray[np.int64], low: int, high: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

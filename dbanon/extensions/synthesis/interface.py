@@ -116,8 +116,8 @@ def synthesize(
     data : numbers, (n, p), with columns named "column 0" and so on, or a data frame. All columns
         are released, except ``entity``.
     method : ``dp_ranks``: differentially private, with ``epsilon`` and public ``bounds``.
-        ``dp_marginals``: the same, with a graphical model of two-way counts, for mostly
-        categorical tables; ``accounting="zcdp"`` with a ``delta`` uses Gaussian noise.
+        ``dp_marginals``: the same, with a graphical model of two-way counts, for tables with
+        categories; ``accounting="zcdp"`` with a ``delta`` uses Gaussian noise.
         ``dcmdp``: noise as Liu and Li published it, which guarantees nothing. It requires
         ``guarantee="as_published"``, and gives the warning ``NotDifferentiallyPrivate``.
     budget : the budget that pays for epsilon, before any noise is drawn; not for ``dcmdp``.

@@ -4,8 +4,8 @@ Neighbours are two tables of n rows that differ in one row. n, the bounds, the a
 rho) and the columns are public; everything else depends on the data only through noise:
 
 1. Shares of the amount, bin sizes and rounds, from public figures (``divide_amount``).
-2. For columns with listed values or few integers, noisy counts of these values; for other columns,
-   noisy quantiles, the rows between them, and sums of order statistics (``edges``, ``margins``).
+2. For columns with listed values or few integers, noisy counts of these values (``margins``); for
+   other columns, noisy counts of ranges, finer where rows are (``histogram``).
 3. In each round the exponential mechanism chooses a pair of columns by how far its counts are from
    the model's, less the expected effect of noise. The pair's counts get noise, and the model is
    refitted to all noisy counts (``estimation``). Pairs that would grow the model beyond
@@ -14,11 +14,12 @@ rho) and the columns are public; everything else depends on the data only throug
 
 A score is an integer, in fractions of a row: expected counts are rounded before the comparison, so
 one row moves it by at most two rows' worth of fractions. The price of all draws is computed before
-the first one. If no pair is left, fewer draws are made, never more.
+the first one. If no pair is left, fewer draws are made, never more. With Gaussian noise, rounds
+after an uninformative one get twice the amount, and there are fewer.
 
 Source: R. McKenna, B. Mullins, D. Sheldon and G. Miklau, "AIM: an adaptive and iterative mechanism
-for differentially private synthetic data", VLDB 2022. There the noisy counts determine the number
-of rounds, and tables may have three columns; here the number of pairs is fixed.
+for differentially private synthetic data", VLDB 2022. There tables may have three columns, and
+noisy counts determine the number of rounds in all cases.
 
 Cost: O(p^2 n) for counts, and in each round some tens of passes over the model's cells.
 """
@@ -36,8 +37,13 @@ from dbanon.errors import InvalidParameter, NoiseTooLarge, TooFewRecords
 from dbanon.extensions.synthesis.accounting import ACCOUNTINGS, Accounting
 from dbanon.extensions.synthesis.dependence import count_two_way, spread_rows_evenly
 from dbanon.extensions.synthesis.domains import assign_bins
-from dbanon.extensions.synthesis.edges import IntervalMargin, combine_quantiles, measure_intervals
 from dbanon.extensions.synthesis.estimation import NoisyTable, fit_model
+from dbanon.extensions.synthesis.histogram import (
+    HistogramMargin,
+    HistogramShares,
+    divide_histogram,
+    measure_histogram,
+)
 from dbanon.extensions.synthesis.junction import (
     Floats,
     JunctionTree,
@@ -49,43 +55,44 @@ from dbanon.extensions.synthesis.margins import (
     GridMargin,
     Margin,
     count_rows_per_leaf,
-    estimate_quantiles,
     group_adjacent_values,
     project_to_simplex,
     round_to_values,
-    sum_order_statistics,
 )
 from dbanon.extensions.synthesis.noise import Noise
-from dbanon.extensions.synthesis.shares import (
-    GRID,
-    MAX_MEAN_NOISE,
-    RANGE_TO_MEAN_NOISE,
-    EdgeShares,
-    divide_edges,
-)
+from dbanon.extensions.synthesis.shares import GRID
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.synthesis import PURE
 
 MAX_COLUMNS = 32
+# Limit of the noise on the mean of a quarter of the rows, as a share of the range. No such mean is
+# measured: the limit is on the noise. Counts tolerate twice as much of it as sums of ``dp_ranks``.
+_MAX_MEAN_NOISE = 0.10
 # Limit on the model's cells, over all cliques, which bounds its time.
 MAX_CELLS = 200_000
 _MAX_BINS = 32
 # The share of the amount for margins. Here and in ``_ROUNDS_PER_COLUMN``, the key is True for the
 # accounting ``pure``, False for ``zcdp``. Both, and ``_CHOICE_SHARE``, are tuned on Adult.
-_MARGINS_SHARE = {True: 0.40, False: 0.20}
+_MARGINS_SHARE = {True: 0.40, False: 0.25}
+# The number of values of a column whose noise determines its share; ranges of a numeric column are
+# adapted to the noise.
+_MAX_WEIGHTED_VALUES = 24
+# The values of a numeric column are counted, not their ranges, if there are at least so many rows
+# per value, relative to the noise. Levels of ranges cost more than one count with Laplace noise.
+_MIN_ROWS_PER_VALUE = {True: 6, False: 20}
 # Of the amount of a round, the share for choosing its pair.
 _CHOICE_SHARE = 0.10
 # Gaussian noise on a table grows only with the square root of the number of rounds, so there are
 # more rounds.
 _ROUNDS_PER_COLUMN = {True: 4 / 3, False: 8 / 3}
+# A round is idle if its noisy counts are no farther from the model than this, relative to the noise
+# that they have. Later rounds then get twice the amount each. With Laplace noise, whose rounds are
+# few, this gains nothing.
+_IDLE_DISTANCE = {True: 0.0, False: 1.15}
 # Minimum rows per cell of a table, relative to its noise, if rows were spread evenly.
 _MIN_ROWS_TO_NOISE = 8
 # The share of a table's noise that is subtracted from its score; the fit removes the rest.
 _NOISE_PENALTY = 0.5
-# Of a numeric column's amount, the shares for edges and for the counts between them. The remainder
-# is for sums of order statistics, which show the extent of the outermost values. Tuned on MAGIC and
-# normal data.
-_EDGES_SHARE, _COUNTS_SHARE = 0.50, 0.42
 # The number that one row counts as in a score, so that fractions of a row are integers.
 _UNITS_PER_ROW = 16
 # Maximum steps of the fit in each round, and of the final fit.
@@ -104,14 +111,14 @@ class AmountShares:
     amount : epsilon or rho, according to ``accounting_name``.
     trees : the public values of each column; None for a numeric one.
     n_values : number of values of each numeric column whose values are counted; else 0.
+    n_positions : number of different values of each numeric column, in the table's integers.
     max_bins : maximum number of bins of a numeric column; columns with listed values may have up to
         twice as many. 1 if columns are released as independent.
-    rounds : number of rounds, each of which counts a table of two columns.
-    values_per_sum : number of consecutive order statistics that are added into one noisy sum.
-    edge_shares : how quantiles of numeric columns are found; None with a single bin, which contains
-        all rows.
-    leaf_scale, sum_scale, choice_scale, count_scale : noise scales for counts of values, sums of
-        order statistics, scores, and tables.
+    rounds : maximum number of rounds, each of which counts a table of two columns.
+    round_amount : the amount for one round; later ones may get more, if there are fewer.
+    leaf_scales : noise scale for the counts of the values of each column.
+    histogram_shares : how the histograms of numeric columns are measured, for columns whose values
+        are not counted.
     """
 
     n: int
@@ -120,39 +127,45 @@ class AmountShares:
     accounting_name: str
     trees: tuple[Hierarchy | None, ...]
     n_values: tuple[int, ...]
+    n_positions: tuple[int, ...]
     max_bins: int
     rounds: int
-    values_per_sum: int
-    leaf_scale: float
-    sum_scale: float
-    edge_shares: EdgeShares | None
-    choice_scale: float
-    count_scale: float
+    round_amount: float
+    leaf_scales: tuple[float, ...]
+    histogram_shares: tuple[HistogramShares, ...]
 
     @property
     def accounting(self) -> Accounting:
         """The accounting that determines prices and noise."""
         return ACCOUNTINGS[self.accounting_name]
 
+    def counts_values(self, j: int) -> bool:
+        """Return whether the margin of column ``j`` is counts of all its values."""
+        return self.trees[j] is not None or self.n_values[j] > 0
+
     @property
     def n_counted_columns(self) -> int:
         """The number of columns whose margins are counts of all values."""
-        columns = zip(self.trees, self.n_values, strict=True)
-        return sum(tree is not None or n_column_values > 0 for tree, n_column_values in columns)
+        return sum(map(self.counts_values, range(self.p)))
 
     def price(self, noise: Noise) -> float:
-        """The total price of all draws."""
-        accounting = self.accounting
-        # One row moves all sums of a column together by at most its range, ``GRID``.
-        margin_price = accounting.sum_price(noise, self.sum_scale, GRID)
-        if self.edge_shares is not None:
-            margin_price += self.edge_shares.price(accounting, noise)
-        total = self.n_counted_columns * accounting.count_price(noise, self.leaf_scale)
-        total += (self.p - self.n_counted_columns) * margin_price
-        if self.rounds:
-            choice_price = accounting.choice_price(noise, self.choice_scale, 2 * _UNITS_PER_ROW)
-            total += self.rounds * (choice_price + accounting.count_price(noise, self.count_scale))
-        return total
+        """The maximum price of all draws."""
+        return self.price_margins(noise) + self.rounds * self.price_round(noise, self.round_amount)
+
+    def price_margins(self, noise: Noise) -> float:
+        """The price of the margins of all columns."""
+        return sum(
+            self.accounting.count_price(noise, self.leaf_scales[j])
+            if self.counts_values(j)
+            else self.histogram_shares[j].price(self.accounting, noise)
+            for j in range(self.p)
+        )
+
+    def price_round(self, noise: Noise, round_amount: float) -> float:
+        """The price of a round for an amount: of choosing a pair, and of its counts."""
+        choice_scale, count_scale = scale_round(self.accounting, round_amount)
+        choice_price = self.accounting.choice_price(noise, choice_scale, 2 * _UNITS_PER_ROW)
+        return choice_price + self.accounting.count_price(noise, count_scale)
 
     def require_affordable(self, noise: Noise) -> None:
         """Check that all draws cost no more than the amount; raises AssertionError."""
@@ -171,11 +184,10 @@ class AmountShares:
         margins = []
         if self.n_counted_columns:
             margins.append(f"Margins of {self.n_counted_columns} columns: counts of their values.")
-        if self.edge_shares is not None and self.n_counted_columns < self.p:
-            n_intervals = 2**self.edge_shares.depth
+        if self.n_counted_columns < self.p:
             margins.append(
-                f"Margins of {self.p - self.n_counted_columns} columns: counts between"
-                f" {n_intervals - 1} noisy quantiles, and sums of order statistics."
+                f"Margins of {self.p - self.n_counted_columns} columns: counts of ranges, finer"
+                f" where rows are, at {self.histogram_shares[0].depth} levels."
             )
         return (
             *margins,
@@ -216,17 +228,17 @@ def divide_amount(
     # The noise on the mean of n / 4 rows of a column, as a share of its range: one row moves the
     # sum of these rows by at most the range, 1.
     relative_noise = 4 * accounting.sum_scale(amount / p, 1) / n
-    if relative_noise > MAX_MEAN_NOISE:
+    if relative_noise > _MAX_MEAN_NOISE:
         raise NoiseTooLarge(
             f"Noise for {p} columns would be {relative_noise:.0%} of the range on the mean of a"
-            f" quarter of {n} rows; at most {MAX_MEAN_NOISE:.0%} is allowed.",
-            hint=f"Release {math.ceil(n * relative_noise / MAX_MEAN_NOISE)} rows or more, raise"
+            f" quarter of {n} rows; at most {_MAX_MEAN_NOISE:.0%} is allowed.",
+            hint=f"Release {math.ceil(n * relative_noise / _MAX_MEAN_NOISE)} rows or more, raise"
             " `epsilon`, or leave out columns.",
         )
     n_pairs = p * (p - 1) // 2
     rounds = min(round(_ROUNDS_PER_COLUMN[is_pure] * p), n_pairs)
     round_amount = amount * (1 - _MARGINS_SHARE[is_pure]) / max(rounds, 1)
-    count_scale = accounting.count_scale(round_amount * (1 - _CHOICE_SHARE))
+    _, count_scale = scale_round(accounting, round_amount)
     # A table of two numeric columns has up to max_bins² cells.
     max_bins = math.floor(
         math.sqrt(n / (_MIN_ROWS_TO_NOISE * accounting.mean_magnitude(count_scale)))
@@ -234,38 +246,61 @@ def divide_amount(
     max_bins = min(max_bins, _MAX_BINS) if rounds else 1
     if max_bins < 2:
         max_bins, rounds = 1, 0
-    margin_amount = amount / p * (_MARGINS_SHARE[is_pure] if rounds else 1.0)
-    leaf_scale = accounting.count_scale(margin_amount)
-    edge_shares, sum_amount = None, margin_amount
-    if max_bins > 1:
-        edge_shares = divide_edges(
-            n, accounting, _EDGES_SHARE * margin_amount, _COUNTS_SHARE * margin_amount
-        )
-        sum_amount *= 1 - _EDGES_SHARE - _COUNTS_SHARE
-    sum_scale = accounting.sum_scale(sum_amount, GRID)
+    margin_amounts = _divide_over_columns(
+        amount * (_MARGINS_SHARE[is_pure] if rounds else 1.0), is_pure, trees, n_values
+    )
+    leaf_scales = tuple(map(accounting.count_scale, margin_amounts))
     return AmountShares(
         n=n,
         p=p,
         amount=amount,
         accounting_name=accounting_name,
         trees=tuple(trees),
-        # Values are counted if there are, on average, at least twice as many rows per value as the
-        # scale of the noise.
         n_values=tuple(
-            n_column_values if tree is None and n_column_values * 2 * leaf_scale <= n else 0
-            for tree, n_column_values in zip(trees, n_values, strict=True)
+            n_column_values
+            if tree is None
+            and n_column_values * _MIN_ROWS_PER_VALUE[is_pure] * accounting.mean_magnitude(scale)
+            <= n
+            else 0
+            for tree, n_column_values, scale in zip(trees, n_values, leaf_scales, strict=True)
         ),
+        n_positions=tuple(n_column_values or GRID + 1 for n_column_values in n_values),
         max_bins=max_bins,
         rounds=rounds,
-        # Enough values that the noise on their mean is at most the range / RANGE_TO_MEAN_NOISE, but
-        # at least four sums.
-        values_per_sum=min(max(math.ceil(RANGE_TO_MEAN_NOISE * sum_scale / GRID), 1), n // 4),
-        leaf_scale=leaf_scale,
-        sum_scale=sum_scale,
-        edge_shares=edge_shares,
-        choice_scale=accounting.choice_scale(round_amount * _CHOICE_SHARE, 2 * _UNITS_PER_ROW),
-        count_scale=count_scale,
+        round_amount=round_amount,
+        leaf_scales=leaf_scales,
+        histogram_shares=tuple(
+            divide_histogram(n, accounting, column_amount) for column_amount in margin_amounts
+        ),
     )
+
+
+def scale_round(accounting: Accounting, round_amount: float) -> tuple[float, float]:
+    """Compute the noise scales of a round: for scores, and for the counts of a table."""
+    return (
+        accounting.choice_scale(round_amount * _CHOICE_SHARE, 2 * _UNITS_PER_ROW),
+        accounting.count_scale(round_amount * (1 - _CHOICE_SHARE)),
+    )
+
+
+def _divide_over_columns(
+    amount: float,
+    is_pure: bool,
+    trees: Sequence[Hierarchy | None],
+    n_values: Sequence[int],
+) -> list[float]:
+    """Divide the amount for margins so that they are off by the least in all.
+
+    The total variation of a margin is in proportion to its number of values, and to the noise on
+    each: to 1 / epsilon, or 1 / sqrt(rho).
+    """
+    exponent = 1 / 2 if is_pure else 2 / 3
+    weights = [
+        min(_MAX_WEIGHTED_VALUES, (n_column_values or GRID) if tree is None else tree.n_leaves)
+        ** exponent
+        for tree, n_column_values in zip(trees, n_values, strict=True)
+    ]
+    return [amount * weight / sum(weights) for weight in weights]
 
 
 def dp_marginals(
@@ -289,12 +324,14 @@ def dp_marginals(
         .run(noise)
         .draw_rows(amount_shares.n, rng)
     )
-    return np.array(
+    values = np.array(
         [
             margin.to_values(column_codes, spread_rows_evenly(column_codes, rng))
             for margin, column_codes in zip(margins, drawn_codes, strict=True)
         ]
     )
+    # The outermost ranges of whole numbers end half a number beyond the bounds.
+    return values.clip(0, GRID)
 
 
 def _measure_margin(
@@ -306,29 +343,12 @@ def _measure_margin(
         amount_shares.trees[j],
         amount_shares.n_values[j],
     )
-    # A numeric column with too many values to count each.
     if tree is None and not n_values:
-        sums = sum_order_statistics(column, amount_shares.values_per_sum)
-        noisy = accounting.add_noise(noise, sums, amount_shares.sum_scale)
-        rank_quantiles = estimate_quantiles(
-            noisy, amount_shares.n, amount_shares.values_per_sum, amount_shares.max_bins
-        )
-        if amount_shares.edge_shares is None:
-            return rank_quantiles
-        intervals = measure_intervals(column, amount_shares.edge_shares, accounting, noise)
-        rank_variance = accounting.variance(amount_shares.sum_scale / amount_shares.values_per_sum)
-        bins = group_adjacent_values(
-            intervals.shares, min(amount_shares.max_bins, len(intervals.shares))
-        )
-        return IntervalMargin(
-            intervals,
-            bins,
-            combine_quantiles(intervals, rank_quantiles, rank_variance, amount_shares.max_bins),
-        )
+        return _measure_histogram_margin(j, column, amount_shares, noise)
     leaves = column if tree is not None else round_to_values(column, n_values)
     n_leaves = n_values if tree is None else tree.n_leaves
     counts = accounting.add_noise(
-        noise, count_rows_per_leaf(leaves, n_leaves), amount_shares.leaf_scale
+        noise, count_rows_per_leaf(leaves, n_leaves), amount_shares.leaf_scales[j]
     )
     shares = project_to_simplex(counts.astype(np.float64), 1.0 * amount_shares.n) / amount_shares.n
     if tree is None:
@@ -342,18 +362,37 @@ def _measure_margin(
     )
 
 
-def _tabulate_bins(j: int, margin: Margin, amount_shares: AmountShares) -> NoisyTable:
-    """Tabulate one column's bins: sums of noisy counts, whose variances add up.
-
-    The variance is the mean over the bins. A single bin is public, since it contains all rows.
-    """
-    count_variance = amount_shares.accounting.variance(amount_shares.leaf_scale)
-    if isinstance(margin, IntervalMargin):
-        count_variance = margin.intervals.variance
-    bin_shares = margin.bin_shares
-    return NoisyTable(
-        (j,), bin_shares * amount_shares.n, count_variance * margin.n_counts / bin_shares.size
+def _measure_histogram_margin(
+    j: int, column: NDArray[np.int64], amount_shares: AmountShares, noise: Noise
+) -> HistogramMargin:
+    """Measure the margin of a numeric column with too many values to count each."""
+    n, n_positions = amount_shares.n, amount_shares.n_positions[j]
+    has_equidistant_values = n_positions <= GRID
+    histogram = measure_histogram(
+        round_to_values(column, n_positions) if has_equidistant_values else column,
+        n_positions,
+        amount_shares.histogram_shares[j],
+        amount_shares.accounting,
+        noise,
     )
+    shares, edges = histogram.rows / n, histogram.edges.astype(np.float64)
+    if has_equidistant_values:
+        # A range begins and ends in the middle between two values, which numbers are rounded to.
+        edges = (edges - 0.5) * GRID / (n_positions - 1)
+    bins = group_adjacent_values(shares, min(amount_shares.max_bins, len(shares)))
+    return HistogramMargin(n, edges, shares, bins, histogram.estimate_bin_variance(bins))
+
+
+def _tabulate_bins(j: int, margin: Margin, amount_shares: AmountShares) -> NoisyTable:
+    """Tabulate one column's bins: sums of noisy counts. The variance is the mean over the bins."""
+    bin_shares = margin.bin_shares
+    if isinstance(margin, HistogramMargin):
+        variance = margin.bin_variance
+    else:
+        # Variances of counts add up.
+        count_variance = amount_shares.accounting.variance(amount_shares.leaf_scales[j])
+        variance = count_variance * margin.n_counts / bin_shares.size
+    return NoisyTable((j,), bin_shares * amount_shares.n, variance)
 
 
 class _PairSelection:
@@ -384,23 +423,44 @@ class _PairSelection:
         self._fit(_ROUND_STEPS)
 
     def run(self, noise: Noise) -> _PairSelection:
-        """Run all rounds and the last fit, and return this selection with the fitted model."""
-        amount_shares, accounting = self._amount_shares, self._amount_shares.accounting
-        for _ in range(amount_shares.rounds):
-            pairs = self._list_candidates()
-            if not pairs:
-                break
-            expected = self._tree.compute_pair_tables(self._beliefs)
-            scores = np.array([self._score(pair, expected[pair]) for pair in pairs], np.int64)
-            pair = pairs[accounting.choose(noise, scores, amount_shares.choice_scale)]
-            counts = self._count_pair(pair)
-            noisy = accounting.add_noise(noise, counts.reshape(-1), amount_shares.count_scale)
-            noise_variance = accounting.variance(amount_shares.count_scale)
-            pair_counts = noisy.reshape(counts.shape).astype(np.float64)
-            self._tables.append(NoisyTable(pair, pair_counts, noise_variance))
-            self._fit(_ROUND_STEPS)
+        """Run all rounds and the last fit, and return this selection with the fitted model.
+
+        How many rounds there are depends on the noisy counts; what they cost together does not.
+        """
+        shares = self._amount_shares
+        round_amount, remaining = shares.round_amount, shares.rounds * shares.round_amount
+        max_price = shares.amount - shares.price_margins(noise)
+        price = 0.0
+        while remaining > 0 and (pairs := self._list_candidates()):
+            if len(pairs) == 1 or remaining < 1.5 * round_amount:
+                # The last round gets the remainder.
+                round_amount = remaining
+            remaining = max(remaining - round_amount, 0.0)
+            price += shares.price_round(noise, round_amount)
+            if not price <= max_price:
+                raise AssertionError(f"all rounds cost {price}, more than {max_price}")
+            if self._run_round(pairs, round_amount, noise):
+                round_amount *= 2
         self._fit(_FINAL_STEPS)
         return self
+
+    def _run_round(
+        self, pairs: Sequence[tuple[int, int]], round_amount: float, noise: Noise
+    ) -> bool:
+        """Choose a pair, count it and fit the model; return whether the round was idle."""
+        shares, accounting = self._amount_shares, self._amount_shares.accounting
+        choice_scale, count_scale = scale_round(accounting, round_amount)
+        magnitude = accounting.mean_magnitude(count_scale)
+        expected = self._tree.compute_pair_tables(self._beliefs)
+        scores = [self._score(pair, expected[pair], magnitude) for pair in pairs]
+        pair = pairs[accounting.choose(noise, np.array(scores, np.int64), choice_scale)]
+        counts = self._count_pair(pair)
+        noisy = accounting.add_noise(noise, counts.reshape(-1), count_scale)
+        pair_counts = noisy.reshape(counts.shape).astype(np.float64)
+        self._tables.append(NoisyTable(pair, pair_counts, accounting.variance(count_scale)))
+        self._fit(_ROUND_STEPS)
+        distance = float(np.abs(pair_counts - shares.n * expected[pair]).sum())
+        return distance < _IDLE_DISTANCE[shares.accounting_name == PURE] * magnitude * counts.size
 
     def draw_rows(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """Draw the bins of n rows, int64 (p, n)."""
@@ -432,15 +492,19 @@ class _PairSelection:
                     candidates.append((a, b))
         return candidates
 
-    def _score(self, pair: tuple[int, int], shares: Floats) -> int:
+    def _score(self, pair: tuple[int, int], shares: Floats, magnitude: float) -> int:
         """Estimate how much the counts of a pair would improve the model, in fractions of a row.
 
         One row moves it by at most ``2 * _UNITS_PER_ROW``.
+
+        Parameters
+        ----------
+        shares : the share of the rows in each cell that the model expects.
+        magnitude : the mean absolute noise on a count.
         """
         # Both counts are in units of which ``_UNITS_PER_ROW`` make a row.
         expected = np.rint(_UNITS_PER_ROW * self._amount_shares.n * shares).astype(np.int64)
         distance = int(np.abs(_UNITS_PER_ROW * self._count_pair(pair) - expected).sum())
-        magnitude = self._amount_shares.accounting.mean_magnitude(self._amount_shares.count_scale)
         return distance - round(_UNITS_PER_ROW * _NOISE_PENALTY * magnitude * shares.size)
 
     def _count_pair(self, pair: tuple[int, int]) -> NDArray[np.int64]:

@@ -29,6 +29,7 @@ from dbanon.data.types import JsonMapping
 from dbanon.errors import InvalidParameter
 from dbanon.job.job import Job
 from dbanon.ledger.source_history import NO_HISTORY, EarlierRelease, SourceHistory
+from dbanon.measures.agreement import MISSING_CODE, count_fewest_matches, number_distinct_rows
 from dbanon.recoding import GENERALIZED, RANGE, ReleasedColumn
 from dbanon.release.alignment import INPUT, SHUFFLED
 from dbanon.release.attribute_disclosure import DisclosiveColumn
@@ -254,7 +255,7 @@ class FrameTarget:
     def count(self, staged_release: StagedFrameRelease, requests: CountRequests) -> Counts:
         """Count as requested, by grouping rows with equal values."""
         frame = staged_release.frame
-        recount = partial(_recount, frame)
+        recount = partial(_recount, frame, null_agrees=requests.null_agrees)
         rows = requests.recount_classes(recount)
         column_set_counts = tuple(map(recount, requests.further_sets))
         if not (requests.entity_columns or requests.sensitive):
@@ -526,11 +527,27 @@ def _nullable(dtype: AnyDtype | ExtensionDtype) -> Any:
     return dtype
 
 
-def _recount(frame: pd.DataFrame, names: Sequence[str]) -> Recount:
-    """Group rows by these columns; count rows, class sizes, and rows with a NULL."""
-    histogram = _histogram(group_by_display(frame, names).size().to_numpy())
+def _recount(frame: pd.DataFrame, names: Sequence[str], *, null_agrees: bool) -> Recount:
+    """Group rows by these columns; count rows, class sizes, and rows with a NULL.
+
+    Parameters
+    ----------
+    null_agrees : True to count the rows that agree with each row, too.
+    """
+    sizes = group_by_display(frame, names).size().to_numpy()
     n_null_rows = int(frame[list(names)].isna().any(axis=1).sum())
-    return Recount(len(frame), histogram, n_null_rows)
+    agreeing_rows = _count_agreement(frame, names) if null_agrees else None
+    return Recount(len(frame), _histogram(sizes), n_null_rows, agreeing_rows=agreeing_rows)
+
+
+def _count_agreement(frame: pd.DataFrame, names: Sequence[str]) -> int:
+    """Count the rows that agree with the row with which the fewest agree, NULL with every value."""
+    codes = np.empty((len(frame), len(names)), np.int32)
+    for position, name in enumerate(names):
+        codes[:, position] = group_by_display(frame, [name]).ngroup()
+        codes[frame[name].isna().to_numpy(), position] = MISSING_CODE
+    rows, ids = number_distinct_rows(codes)
+    return count_fewest_matches(rows, np.bincount(ids).astype(np.int64))
 
 
 def _histogram(sizes: NDArray[np.int64]) -> dict[int, int]:

@@ -24,6 +24,7 @@ from dbanon.extensions.synthesis.dcmdp import (
 )
 from dbanon.extensions.synthesis.domains import BOOLEAN_HIERARCHY
 from dbanon.extensions.synthesis.edges import choose_edges, count_between
+from dbanon.extensions.synthesis.histogram import HistogramShares, measure_histogram
 from dbanon.extensions.synthesis.margins import count_rows_per_leaf, sum_order_statistics
 from dbanon.extensions.synthesis.noise import OpenDpNoise
 from dbanon.extensions.synthesis.ranks import count_agreements, dp_ranks
@@ -282,6 +283,53 @@ def test_quantiles_keep_their_claim_and_half_their_noise_is_caught(noise, monkey
         return bound(*beyond, wrong=NEVER)
 
     assert noise.choice_price(2 * 2 / 1.0, 2) == pytest.approx(1.0)
+    assert 0.2 < audit(1.0) <= 1.0
+    assert audit(2.0) > 1.0
+
+
+class Overheard:
+    """Noise that adds up the log of the odds of its answers between two tables.
+
+    In the other table ``step`` rows fewer are in the first range, and as many more in the last one.
+    """
+
+    def __init__(self, noise: OpenDpNoise, step: int) -> None:
+        self._noise, self._step, self.odds = noise, step, 0.0
+
+    def laplace(self, values: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
+        answers = self._noise.laplace(values, scale)
+        for at, moved in ((0, -self._step), (-1, self._step)):
+            apart = answers[at] - values[at]
+            self.odds += (abs(apart - moved) - abs(apart)) / scale
+        return answers
+
+
+def odds_of_levels(noise: OpenDpNoise, scale: float) -> list[Draws]:
+    """The log of the odds of two levels of two tables, of which a row moves from end to end."""
+    shares = HistogramShares(n_cells=2, depth=2, scale=scale, rows_per_part=12)
+    first = np.linspace(0, GRID, 60).astype(np.int64)
+    second = first.copy()
+    second[0] = GRID
+    odds = []
+    for table, step in ((first, 1), (second, -1)):
+        overheard = [Overheard(noise, step) for _ in range(FEW)]
+        for heard in overheard:
+            measure_histogram(table, GRID + 1, shares, PURE_EPSILON, heard)
+        # Of the first table against the second one.
+        odds.append(np.array([step * heard.odds for heard in overheard]))
+    return odds
+
+
+@pytest.mark.slow
+def test_levels_of_a_histogram_keep_their_claim_and_half_their_noise_is_caught(noise):
+    """A row leaves the first range of each level and enters the last one."""
+
+    def audit(epsilon: float) -> float:
+        # The event is fixed in advance: odds of more than two thirds of what they may be.
+        odds = odds_of_levels(noise, 2 * 2 / epsilon)
+        return bound(*(of_table > 0.7 * epsilon for of_table in odds), wrong=NEVER)
+
+    assert 2 * noise.laplace_price(2 * 2 / 1.0, 2) == pytest.approx(1.0)
     assert 0.2 < audit(1.0) <= 1.0
     assert audit(2.0) > 1.0
 

@@ -91,6 +91,7 @@ def test_half_of_the_noise_tells_more_than_the_amount(accounting):
 
 @pytest.mark.parametrize("accounting", AMOUNTS)
 def test_draws_are_the_same_whatever_the_rows_are(accounting):
+    """Those of margins; and with Laplace noise those of rounds, too."""
     n = 600
     divided = divide_amount(n, AMOUNTS[accounting], accounting, TREES, VALUES)
     seen = []
@@ -101,8 +102,43 @@ def test_draws_are_the_same_whatever_the_rows_are(accounting):
         assert ((released >= 0) & (released <= ends)).all()
         # How many pairs there are to choose from follows earlier choices alone.
         kinds = [(kind, scale) for kind, _, scale in transcript.queries]
-        seen.append(kinds)
+        n_margin_draws = sum(
+            1 if divided.counts_values(j) else divided.histogram_shares[j].depth for j in range(4)
+        )
+        seen.append(kinds if accounting == "pure" else kinds[:n_margin_draws])
     assert seen[0] == seen[1] == seen[2]
+
+
+def price_of(transcript: Transcript) -> float:
+    """What the draws of a transcript cost, by their scales alone."""
+    prices = {
+        "laplace": lambda scale: transcript.laplace_price(scale, 2),
+        "gaussian": lambda scale: transcript.gaussian_price(scale, 2**0.5),
+        "choice": lambda scale: transcript.choice_price(scale, 32),
+        "concentrated": lambda scale: transcript.concentrated_choice_price(scale, 32),
+    }
+    return sum(prices[kind](scale) for kind, _, scale in transcript.queries)
+
+
+@pytest.mark.parametrize("accounting", AMOUNTS)
+@pytest.mark.parametrize("dependent", [True, False])
+def test_idle_rounds_make_later_ones_larger_and_cost_no_more_together(accounting, dependent):
+    """With columns that are independent, rounds tell nothing new: there are fewer of them."""
+    n, p, rng = 3000, 8, np.random.default_rng(3)
+    table = rng.integers(0, 6, (p, n))
+    if dependent:
+        table[1:] = (table[0] + rng.integers(0, 2, (p - 1, n))) % 6
+    divided = divide_amount(n, AMOUNTS[accounting], accounting, [TREE] * p, [0] * p)
+    transcript = Transcript(2)
+    dp_marginals(table, divided, transcript, rng)
+    amount = divided.amount
+    assert 0.999 * amount < price_of(transcript) <= amount
+    n_rounds = sum(kind in ("choice", "concentrated") for kind, _, _ in transcript.queries)
+    if accounting == "pure":
+        assert n_rounds == divided.rounds
+    else:
+        # All columns follow the first one: seven pairs tell this.
+        assert 7 <= n_rounds < divided.rounds if dependent else n_rounds < 12, n_rounds
 
 
 @given(
@@ -132,17 +168,16 @@ OPENDP = OpenDpNoise()
     ("accounting", "epsilon", "p"), [("pure", 0.2, 1), ("zcdp", 1.0, 1), ("pure", 0.6, 4)]
 )
 def test_one_bin_has_all_rows_and_pays_for_no_count_of_them(accounting, epsilon, p):
-    """A column on a line has all of its share for sums; and a row tells no more than is paid."""
+    """All is paid for histograms; and a row tells no more than is paid."""
     amount = epsilon if accounting == "pure" else rho_of(epsilon, 1e-9)
     divided = divide_amount(600, amount, accounting, [None] * p, [0] * p)
     assert (divided.max_bins, divided.rounds) == (1, 0)
-    assert divided.sum_scale == divided.accounting.sum_scale(amount / p, GRID)
     other = np.zeros((p, 600), np.int64)
     modified = other.copy()
     modified[:, 0] = GRID
     first = Transcript(1)
     assert dp_marginals(modified, divided, first, np.random.default_rng(1)).shape == (p, 600)
-    assert len(first.queries) == p
+    assert len(first.queries) == divided.histogram_shares[0].depth * p
     second = Transcript(recorded_answers=first.answers)
     dp_marginals(other, divided, second, np.random.default_rng(1))
     assert 0.9 * amount < privacy_loss(first, second) <= amount
@@ -335,7 +370,6 @@ def test_bins_are_where_the_rows_are_however_wide_the_bounds(accounting):
     table = np.array([heavy, (heavy * 3 + rng.integers(0, GRID // 200, n)).clip(0, GRID)])
     amount = 2.0 if accounting == "pure" else rho_of(2.0, 1e-9)
     divided = divide_amount(n, amount, accounting, [None, None], [0, 0])
-    assert divided.edge_shares is not None
     released = dp_marginals(table, divided, OPENDP, rng)
     for real, to_synthetic_column in zip(table, released, strict=True):
         deciles = np.quantile(real, np.arange(1, 10) / 10)
@@ -355,3 +389,27 @@ def test_too_little_for_dependence_leaves_columns_independent():
     assert "independent" in divided.description[0]
     released = dp_marginals(rows(600), divided, Transcript(), np.random.default_rng(0))
     assert released.shape == (4, 600)
+
+
+@pytest.mark.parametrize("accounting", AMOUNTS)
+def test_columns_of_more_values_get_a_larger_share(accounting):
+    divided = divide_amount(60_000, AMOUNTS[accounting], accounting, TREES, VALUES)
+    of_six, of_two, of_line, of_five = divided.leaf_scales
+    assert of_line < of_six < of_five < of_two
+
+
+@pytest.mark.parametrize("accounting", AMOUNTS)
+def test_whole_numbers_are_released_as_such(accounting):
+    """More values than can be counted: ranges of them, with the first value as full as others."""
+    n, n_values = 8_000, 401
+    values = np.random.default_rng(0).integers(0, n_values, n)
+    column = np.rint(values * GRID / (n_values - 1)).astype(np.int64)
+    amount = 0.5 if accounting == "pure" else rho_of(0.5, 1e-9)
+    divided = divide_amount(n, amount, accounting, [None], [n_values])
+    assert not divided.counts_values(0)
+    [released] = dp_marginals(np.array([column]), divided, OPENDP, np.random.default_rng(0))
+    assert ((released >= 0) & (released <= GRID)).all()
+    rounded = np.rint(released * (n_values - 1) / GRID).astype(int)
+    ends = np.bincount(rounded, minlength=n_values)[[0, -1]] * n_values / n
+    assert (np.abs(ends - 1) < 0.7).all()
+    assert np.abs(rounded.mean() - values.mean()) < 12

@@ -13,7 +13,6 @@ from dbanon import errors
 from dbanon.extensions.synthesis import edges as module
 from dbanon.extensions.synthesis.edges import (
     ColumnIntervals,
-    IntervalMargin,
     choose_edges,
     combine_quantiles,
     count_between,
@@ -136,33 +135,6 @@ def test_values_are_even_in_parts_that_are_no_outermost_ones():
     np.testing.assert_allclose(
         quantiles.values[quantiles.shares < 0.4], quantiles.shares[:410] / 0.04, rtol=0.01
     )
-
-
-def test_a_margin_of_parts_by_hand():
-    """Four parts in two bins: a value is in the bin of its part, and stays between its edges."""
-    parts = ColumnIntervals(
-        8, np.array([0.0, 10.0, 20.0, 40.0, GRID]), np.array([0.1, 0.3, 0.4, 0.2]), 1.0
-    )
-    quantiles = Quantiles(parts.cumulative_shares, parts.edges, 2)
-    margin = IntervalMargin(parts, np.array([0, 0, 1, 1]), quantiles)
-    np.testing.assert_allclose(margin.bin_shares, [0.4, 0.6])
-    codes, inside = margin.locate(
-        np.array([0, 9, 10, 19, 20, 39, 40, GRID]), np.random.default_rng()
-    )
-    assert codes.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
-    assert inside[:4].tolist() == [0.0, 0.45, 0.5, 0.95]
-    assert (inside[4], inside[-1]) == (0.0, 1.0)
-    values = margin.to_values(np.array([0, 0, 0, 1, 1]), np.array([0.0, 0.25, 1.0, 0.0, 1.0]))
-    np.testing.assert_allclose(values, [0.0, 10.0, 20.0, 20.0, GRID])
-
-
-def test_a_bin_without_rows_gives_values_of_its_own():
-    parts = ColumnIntervals(8, np.array([0.0, 10.0, GRID]), np.array([1.0, 0.0]), 1.0)
-    margin = IntervalMargin(
-        parts, np.array([0, 1]), Quantiles(parts.cumulative_shares, parts.edges, 2)
-    )
-    values = margin.to_values(np.array([1, 1]), np.array([0.0, 1.0]))
-    assert (values >= 10).all()
 
 
 @pytest.mark.parametrize("p", [1, 2, 10])

@@ -1,0 +1,334 @@
+"""The histogram of a numeric column, with ranges as fine as its noise and its rows allow.
+
+Levels of noisy counts: the first level has equal ranges of the column, and each range of a level is
+divided for the next one into as many equal parts as its noisy count allows. The ranges of a level
+partition the column, so that one row is in exactly one of them, and replacing the row changes two
+counts by 1: in the range that it leaves and in the one that it enters, if these differ. Where a
+level divides depends on the noisy counts of the level before only. Each level is thus one use of
+noise for a table of counts, whatever the ranges are.
+
+The counts of all levels are then reconciled: each range gets the weighted least squares estimate
+from its own count and those of its parts, and the parts share it, none with less than 0 rows. The
+number of rows is public.
+
+Sources: M. Hay, V. Rastogi, G. Miklau and D. Suciu, "Boosting the accuracy of differentially
+private histograms through consistency", VLDB 2010, whose two passes these are, for a tree whose
+ranges have any number of parts; and W. Qardaji, W. Yang and N. Li, "Differentially private grids
+for geospatial data", ICDE 2013, for the number of parts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.extensions.synthesis.accounting import Accounting
+from dbanon.extensions.synthesis.noise import Noise
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+# Ranges of the first level: at most this many, and at least ``_MIN_CELLS``.
+_MAX_CELLS, _MIN_CELLS = 32, 4
+# The most levels; and the fewest rows for more than one, in standard deviations of the noise.
+_MAX_DEPTH, _MIN_ROWS_TO_NOISE = 3, 10
+# The rows for each part of a range, in standard deviations of the noise: fewer if there are few
+# rows, up to a twelfth of all.
+_MIN_PART, _MAX_PART, _PARTS = 4.0, 8.0, 12
+# Limit on the number of ranges, in proportion to which time grows.
+_MAX_RANGES = 2048
+# A run of ranges whose rows are below so many standard deviations counts as empty.
+_MIN_RUN = 4.0
+
+
+@dataclass(frozen=True)
+class HistogramShares:
+    """How the histogram of a numeric column is measured, from public figures.
+
+    Parameters
+    ----------
+    n_cells : number of ranges of the first level; fewer if the column has fewer values.
+    depth : number of levels.
+    scale : noise scale of the counts of each level.
+    rows_per_part : number of noisy rows for each part that a range is divided into.
+    """
+
+    n_cells: int
+    depth: int
+    scale: float
+    rows_per_part: int
+
+    def price(self, accounting: Accounting, noise: Noise) -> float:
+        """The price for one column: a table of counts per level."""
+        return self.depth * accounting.count_price(noise, self.scale)
+
+
+def divide_histogram(n: int, accounting: Accounting, amount: float) -> HistogramShares:
+    """Choose the levels of the histogram of n rows for an amount of epsilon or rho."""
+    depth = _MAX_DEPTH
+    while depth > 1 and _rows_to_noise(n, accounting, amount / depth) < _MIN_ROWS_TO_NOISE:
+        depth -= 1
+    rows_to_noise = _rows_to_noise(n, accounting, amount / depth)
+    part = min(max(rows_to_noise / _PARTS, _MIN_PART), _MAX_PART)
+    return HistogramShares(
+        n_cells=min(max(math.floor(rows_to_noise), _MIN_CELLS), _MAX_CELLS),
+        depth=depth,
+        scale=accounting.count_scale(amount / depth),
+        rows_per_part=math.ceil(max(part * n / rows_to_noise, n / _MAX_RANGES)),
+    )
+
+
+def _rows_to_noise(n: int, accounting: Accounting, amount: float) -> float:
+    """Return n in standard deviations of the noise on counts that cost ``amount``."""
+    return n / math.sqrt(accounting.variance(accounting.count_scale(amount)))
+
+
+@dataclass(frozen=True, eq=False)
+class HistogramLevel:
+    """One level of a histogram.
+
+    Parameters
+    ----------
+    n_parts : number of parts of each range of the level before, int64.
+    counts : the noisy count of each range of this level.
+    variance : the variance of their noise.
+    """
+
+    n_parts: Ints
+    counts: Floats
+    variance: float
+
+    @property
+    def first_parts(self) -> Ints:
+        """The index of the first part of each range of the level before."""
+        return np.cumsum(self.n_parts) - self.n_parts
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """The estimated rows in ranges of a column.
+
+    Parameters
+    ----------
+    edges : int64 (m + 1,), ascending. Range i has the positions from edge i to below edge i + 1.
+    rows : the estimated number of rows in each range, float64 (m,), 0 or more.
+    parents : the range of the level before that each range is a part of, int64 (m,).
+    parent_variances : the variance of the estimate of each of those, float64.
+    part_variance : the variance of a range's estimate among the parts of one parent.
+    """
+
+    edges: Ints
+    rows: Floats
+    parents: Ints
+    parent_variances: Floats
+    part_variance: float
+
+    def estimate_bin_variance(self, bins: Ints) -> float:
+        """Estimate the variance of the rows in a bin, as the mean over the bins.
+
+        Parameters
+        ----------
+        bins : the bin of each range, int64 (m,), ascending from 0.
+        """
+        n_parents = len(self.parent_variances)
+        shared, n_shared = np.unique(bins * n_parents + self.parents, return_counts=True)
+        parents = shared % n_parents
+        fractions = n_shared / np.bincount(self.parents)[parents]
+        variances = (
+            n_shared * (1 - fractions) * self.part_variance
+            + fractions**2 * self.parent_variances[parents]
+        )
+        return float(variances.sum()) / (int(bins[-1]) + 1)
+
+
+def measure_histogram(
+    positions: Ints,
+    n_positions: int,
+    shares: HistogramShares,
+    accounting: Accounting,
+    noise: Noise,
+) -> Histogram:
+    """Measure the histogram of a column.
+
+    Parameters
+    ----------
+    positions : int64 (n,), from 0 to below ``n_positions``.
+    shares : the number of levels and the scale of their noise.
+    """
+    sorted_positions = np.sort(positions)
+    edges = np.array([0, n_positions], np.int64)
+    n_parts = np.array([min(shares.n_cells, n_positions)], np.int64)
+    variance = accounting.variance(shares.scale)
+    levels: list[HistogramLevel] = []
+    for _ in range(shares.depth):
+        edges = divide_ranges(edges, n_parts)
+        counts = np.diff(np.searchsorted(sorted_positions, edges)).astype(np.int64)
+        noisy = accounting.add_noise(noise, counts, shares.scale)
+        levels.append(HistogramLevel(n_parts, noisy.astype(np.float64), variance))
+        n_parts = np.clip(noisy // shares.rows_per_part, 1, np.diff(edges))
+    estimates, variances = combine_upwards(levels)
+    return Histogram(
+        edges=edges,
+        rows=share_downwards(levels, estimates, variances, 1.0 * len(positions)),
+        parents=np.repeat(np.arange(len(levels[-1].n_parts)), levels[-1].n_parts),
+        # The number of all rows is known.
+        parent_variances=variances[-2] if len(levels) > 1 else np.zeros(1),
+        part_variance=variance,
+    )
+
+
+def divide_ranges(edges: Ints, n_parts: Ints) -> Ints:
+    """Divide ranges into parts of equal width, up to rounding; return all edges, int64.
+
+    Parameters
+    ----------
+    edges : int64 (m + 1,), ascending.
+    n_parts : number of parts of each range, int64 (m,), at most its width.
+    """
+    part_of_range = np.arange(n_parts.sum()) - np.repeat(np.cumsum(n_parts) - n_parts, n_parts)
+    widths = np.repeat(np.diff(edges), n_parts)
+    starts = np.repeat(edges[:-1], n_parts) + part_of_range * widths // np.repeat(n_parts, n_parts)
+    return np.append(starts, edges[-1]).astype(np.int64)
+
+
+def combine_upwards(levels: Sequence[HistogramLevel]) -> tuple[list[Floats], list[Floats]]:
+    """Combine the count of each range with the sum of the estimates of its parts.
+
+    Returns
+    -------
+    estimates, variances : by level.
+    """
+    estimates = [level.counts.copy() for level in levels]
+    variances = [np.full(len(level.counts), level.variance) for level in levels]
+    for i in range(len(levels) - 2, -1, -1):
+        first_parts = levels[i + 1].first_parts
+        sums = np.add.reduceat(estimates[i + 1], first_parts)
+        sum_variances = np.add.reduceat(variances[i + 1], first_parts)
+        # Each is weighted inversely to its variance.
+        weights = sum_variances / (sum_variances + levels[i].variance)
+        estimates[i] = weights * estimates[i] + (1 - weights) * sums
+        variances[i] = weights * levels[i].variance
+    return estimates, variances
+
+
+def find_occupied(estimates: Floats, variances: Floats) -> NDArray[np.bool_]:
+    """Find the ranges that have rows: runs of positive estimates that are hardly noise alone.
+
+    Without this, noise would put some rows in each of many empty ranges, far from all others.
+    """
+    is_positive = estimates > 0
+    run = np.cumsum(np.diff(is_positive, prepend=False))
+    rows, row_variances = np.bincount(run, estimates), np.bincount(run, variances)
+    occupied: NDArray[np.bool_] = is_positive & (rows > _MIN_RUN * np.sqrt(row_variances))[run]
+    return occupied if occupied.any() else np.ones(len(estimates), np.bool_)
+
+
+def share_downwards(
+    levels: Sequence[HistogramLevel],
+    estimates: Sequence[Floats],
+    variances: Sequence[Floats],
+    total: float,
+) -> Floats:
+    """Share the rows of each range among its parts; return those of the last level's ranges.
+
+    Parameters
+    ----------
+    estimates, variances : of the ranges of each level.
+    total : the known number of all rows.
+    """
+    occupied = np.flatnonzero(find_occupied(estimates[0], variances[0]))
+    rows = np.zeros(len(estimates[0]))
+    rows[occupied] = share_rows(estimates[0][occupied], variances[0][occupied], total)
+    for level, level_estimates, level_variances in zip(
+        levels[1:], estimates[1:], variances[1:], strict=True
+    ):
+        first_parts = level.first_parts
+        part_rows = np.repeat(rows, level.n_parts)
+        for index in np.flatnonzero(level.n_parts > 1).tolist():
+            parts = slice(first_parts[index], first_parts[index] + level.n_parts[index])
+            part_rows[parts] = share_rows(
+                level_estimates[parts], level_variances[parts], float(rows[index])
+            )
+        rows = part_rows
+    return rows
+
+
+def share_rows(estimates: Floats, variances: Floats, total: float) -> Floats:
+    """Find the non-negative numbers of sum ``total`` nearest to estimates, by least squares.
+
+    Parameters
+    ----------
+    estimates, variances : float64 (m,); a difference counts inversely to its variance.
+    """
+    if total <= 0:
+        return np.zeros(len(estimates))
+    # Each positive result is its estimate less ``excess`` times its variance.
+    ratios = estimates / variances
+    order = np.argsort(-ratios)
+    excesses = (np.cumsum(estimates[order]) - total) / np.cumsum(variances[order])
+    excess = excesses[np.flatnonzero(ratios[order] > excesses)[-1]]
+    shared: Floats = (estimates - excess * variances).clip(0.0)
+    return shared
+
+
+@dataclass(frozen=True, eq=False)
+class HistogramMargin:
+    """The margin of a numeric column whose bins consist of adjacent ranges.
+
+    Parameters
+    ----------
+    n : number of rows.
+    edges : float64 (m + 1,), ascending.
+    shares : share of the rows in each range, float64 (m,), summing to 1.
+    bins : the bin of each range, int64 (m,), ascending from 0.
+    bin_variance : the variance of the number of rows in a bin.
+    """
+
+    n: int
+    edges: Floats
+    shares: Floats
+    bins: Ints
+    bin_variance: float
+
+    @property
+    def cumulative_shares(self) -> Floats:
+        """The share of the rows below each edge, float64 (m + 1,)."""
+        return np.append(0.0, np.cumsum(self.shares)).clip(0.0, 1.0)
+
+    @property
+    def _first_ranges(self) -> Ints:
+        """The first range of each bin, and the number of ranges."""
+        return np.append(np.searchsorted(self.bins, np.arange(self.bins[-1] + 1)), len(self.bins))
+
+    @property
+    def bin_shares(self) -> Floats:
+        """See ``Margin``."""
+        return np.diff(self.cumulative_shares[self._first_ranges])
+
+    @property
+    def n_counts(self) -> int:
+        """See ``Margin``: one per range."""
+        return len(self.bins)
+
+    def locate(self, column: Ints, rng: np.random.Generator) -> tuple[Ints, Floats]:
+        """See ``Margin``."""
+        # Each value lies between two edges, so all its rows are in one bin.
+        del rng
+        edges = self.edges[self._first_ranges]
+        codes = np.searchsorted(edges[1:-1], column, side="right").astype(np.int64)
+        return codes, ((column - edges[codes]) / np.diff(edges)[codes]).clip(0.0, 1.0)
+
+    def to_values(self, codes: Ints, offsets: Floats) -> Floats:
+        """See ``Margin``; even in a bin without rows."""
+        first = self._first_ranges
+        # By bin: the share of the rows below it, and its lower edge; last, the ends of all bins.
+        cumulative, edges = self.cumulative_shares[first], self.edges[first]
+        low, high, shares = edges[codes], edges[codes + 1], np.diff(cumulative)[codes]
+        values = np.interp(cumulative[codes] + offsets * shares, self.cumulative_shares, self.edges)
+        return np.where(
+            shares * self.n < 1, low + offsets * (high - low), values.clip(low, high)
+        ).astype(np.float64)
