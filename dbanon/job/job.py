@@ -362,17 +362,7 @@ class Job:
                 require_column_sets(
                     self.policy.also_k, self.policy.models, released_columns, self.entity
                 )
-            self.pseudonym_options.require_key(
-                shifts_persons=self.shift_dates is not None and bool(self.guarantee.entity_columns)
-            )
-            require_uncounted_copies(self.policy, (*self.sensitive, *self.keep))
-            require_shift_options(
-                self.shift_dates,
-                self.policy,
-                (*self.sensitive, *self.keep),
-                in_chain=self.chain is not None,
-                spills=self.spill is not None,
-            )
+            self._require_copy_options()
         self.pseudonym_options.check_strict(self.policy.strict)
         for column in self.hierarchies:
             if column not in self.quasi_identifiers:
@@ -423,6 +413,20 @@ class Job:
         if self.spill is not None:
             require_spillable(self.policy, self.guarantee.entity_columns)
         check_single_role(self.named_columns)
+
+    def _require_copy_options(self) -> None:
+        """Check the options that change copied columns; raises InvalidParameter."""
+        shifts_persons = self.shift_dates is not None and bool(self.guarantee.entity_columns)
+        self.pseudonym_options.require_key(shifts_persons=shifts_persons)
+        copied_columns = (*self.sensitive, *self.keep)
+        require_uncounted_copies(self.policy, copied_columns)
+        require_shift_options(
+            self.shift_dates,
+            self.policy,
+            copied_columns,
+            in_chain=self.chain is not None,
+            spills=self.spill is not None,
+        )
 
     @property
     def guarantee(self) -> Guarantee:

@@ -280,8 +280,7 @@ def plan(
     DbanonError : its class says what went wrong.
     """
     relation = source.describe(job)
-    percentiles = job.policy.coding.percentiles
-    job = take_thresholds(job, relation, source)
+    percentiles, job = job.policy.coding.percentiles, take_thresholds(job, relation, source)
     require_roles(job, relation)
     if target is not None:
         require_types(job, relation, target.last_types(job, relation.name))
@@ -308,7 +307,6 @@ def plan(
     if target is not None and job.pseudonym_options.pseudonym_key is not None:
         pseudonym_key = _read_pseudonym_key(job, relation, source, target)
     relation = _complete_dates(job, relation, source)
-    copy_codings = _code_copies(job, relation, source)
     # Take the state (column types and write counters) before reading, so that later writes count as
     # newer than the release.
     source_state, history = _read_source_state(job, relation, source, target)
@@ -353,7 +351,7 @@ def plan(
         person_columns=person_columns,
         source_state=source_state,
         pseudonym_key=pseudonym_key,
-        copy_codings=copy_codings,
+        copy_codings=_code_copies(job, relation, source),
         percentiles=percentiles,
         history=history,
         zip_areas=zip_areas,
