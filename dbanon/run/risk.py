@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from dbanon.data.extension import load_runner
+from dbanon.data.schema import Attribute
+from dbanon.data.weights import WEIGHT_KINDS
 from dbanon.errors import InvalidParameter, RiskTooHigh
 from dbanon.job.job import Job
 from dbanon.job.risk import JobRisk
@@ -49,7 +51,8 @@ def _measure_risk(
 
     Raises
     ------
-    InvalidParameter : persons have several rows, or an option is not allowed.
+    InvalidParameter : persons have several rows, a limit needs a weight that is not released, or an
+        option is not allowed.
     OutputExists, InsufficientRights : the file cannot be written.
     RiskTooHigh : the release exceeds a limit of the job.
     """
@@ -63,6 +66,7 @@ def _measure_risk(
         (rows for _, rows in source.read_retained_rows(relation, names, job.chunk_rows)),
     )
     attributes, batches = target.read_released(staged_release, job.chunk_rows)
+    _require_released_weight(risk, job, attributes)
     runner: RiskRunner = load_runner("sample_risk")
     figures = runner.compare(
         risk.measure_options(job.class_columns),
@@ -94,6 +98,30 @@ def _require_rows_of_persons(draft: PreparedRelease) -> None:
         )
 
 
+def _require_released_weight(
+    risk: JobRisk, job: Job, released_attributes: Sequence[Attribute]
+) -> None:
+    """Check that a limit is compared with risks by the weights that the release has.
+
+    Job files with columns are checked when they are read. Declared rules are known only now.
+
+    Raises
+    ------
+    InvalidParameter : the release does not have the weight.
+    """
+    weight = risk.options.get("weight")
+    if weight is None or (risk.max_individual, risk.max_global) == (None, None):
+        return
+    names = [attribute.name for attribute in released_attributes if attribute.kind in WEIGHT_KINDS]
+    # A quasi-identifier is released as labels or means, which are no weights.
+    if weight not in names or weight in job.quasi_identifiers:
+        raise InvalidParameter(
+            "risk.max_individual and risk.max_global need the weight in the release.",
+            hint="Give its column the role weight, or set risk.sampling_fraction in place of"
+            " risk.weight.",
+        )
+
+
 def _require_limits(risk: JobRisk, figures: RiskFigures) -> None:
     """Check the limits of a job; the error says which one is exceeded, and no figure.
 
@@ -115,6 +143,10 @@ def _require_limits(risk: JobRisk, figures: RiskFigures) -> None:
         names = " and ".join(f"risk.{name}" for name in exceeded)
         raise RiskTooHigh(
             f"The disclosure risk of the release is above {names}. Nothing was published.",
-            hint="Increase `k`, release fewer columns, or code them in wider bands. The job's"
-            " private file (risk.file) has the figures.",
+            hint="Increase `k`, release fewer columns, or code them in wider bands. "
+            + (
+                "Name a private file for the figures: risk.file."
+                if risk.file is None
+                else "The job's private file (risk.file) has the figures."
+            ),
         )

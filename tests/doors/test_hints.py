@@ -18,7 +18,12 @@ import dbanon
 from dbanon.data.option import Parameter
 from dbanon.doors.cli.anonymize import OPTIONS
 from dbanon.doors.cli.main import main
-from dbanon.doors.jobfile.columns import ROLES, QuasiIdentifierColumn, SensitiveColumn
+from dbanon.doors.jobfile.columns import (
+    ROLES,
+    QuasiIdentifierColumn,
+    SensitiveColumn,
+    WeightColumn,
+)
 from dbanon.doors.jobfile.field_types import spell_in_job_file
 from dbanon.doors.jobfile.models import JobSpec
 from dbanon.doors.plpython_options import allowed_keys
@@ -245,6 +250,7 @@ def test_of_a_job_file_a_hint_names_its_keys(parameter: Parameter) -> None:
         *JobSpec.model_fields,
         *QuasiIdentifierColumn.model_fields,
         *SensitiveColumn.model_fields,
+        *WeightColumn.model_fields,
         "table",
     }
     for value in examples(parameter):

@@ -138,8 +138,10 @@ def test_a_release_above_a_limit_is_not_published(
     assert "not for publication" in page.read_text()
     # Why it was refused may be read by others: no figure.
     assert "0.333" not in refused.stderr + (tmp_path / "report.refused.html").read_text()
-    with pytest.raises(RiskTooHigh, match="max_global"):
+    assert "The job's private file (risk.file) has the figures." in refused.stderr
+    with pytest.raises(RiskTooHigh, match="max_global") as without_file:
         dbanon.run_job(write(tmp_path, _risk_job("{max_global: 0.01}")))
+    assert str(without_file.value.hint).endswith("Name a private file for the figures: risk.file.")
     # Each record stands for 50 persons.
     rare = _risk_job("{max_individual: 0.02, max_global: 0.02, sampling_fraction: 0.02}")
     report_of_rare = dbanon.run_job(write(tmp_path, rare))
@@ -149,6 +151,25 @@ def test_a_release_above_a_limit_is_not_published(
     assert isinstance(report_of_rare.internal.risk, RiskComparison)
     assert report_of_rare.internal.risk.before.records == 90
     assert "risk" not in report_of_rare.to_dict()
+
+
+def test_a_limit_needs_the_weight_also_with_declared_rules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = DuckdbDatabase(tmp_path / "d.duckdb")
+    monkeypatch.setenv("PEOPLE", database.url)
+    _load(database)
+    rules: dict[str, Any] = {"id": "identifier", "household": "drop"}
+    rules |= dict.fromkeys(KEYS, "quasi_identifier")
+    risk = '{weight: weight, max_individual: 0.2, file: "own/{release}.json"}'
+    text = _risk_job(risk)
+    text = text[: text.index("    columns:")] + "    columns: declared\n" + text.splitlines()[-1]
+    for role, exit_code in (("drop", 2), ("quasi_identifier", 2), ("weight", 0)):
+        dbanon.declare(database.url, "people", {**rules, "weight": role})
+        done = call("run", write(tmp_path, text + "\n"))
+        assert done.exit_code == exit_code, done.stderr
+        assert ("need the weight in the release" in done.stderr) == (exit_code == 2)
+        assert (tmp_path / "own").exists() == (exit_code == 0)
 
 
 @pytest.mark.in_turn(of="file")
