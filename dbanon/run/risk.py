@@ -14,6 +14,7 @@ from dbanon.errors import InvalidParameter, RiskTooHigh
 from dbanon.job.job import Job
 from dbanon.job.risk import JobRisk
 from dbanon.release.outcome import RiskFigures
+from dbanon.release.weights import compute_weight_factors
 from dbanon.run.job_runner import RiskRunner, TableRows
 from dbanon.stores.exports.destinations import file_for, make_directories
 from dbanon.stores.ports import PreparedRelease, Source
@@ -78,7 +79,7 @@ def _measure_risk(
         file = file_for(risk.file.replace("{job}", str(job.name)), draft.output.release_id)
         make_directories(file.parent)
         runner.write(figures, draft.output.release_id, file)
-    _require_limits(risk, figures)
+    _require_limits(risk, figures, _find_weight_factor(risk, draft))
     return figures
 
 
@@ -122,8 +123,24 @@ def _require_released_weight(
         )
 
 
-def _require_limits(risk: JobRisk, figures: RiskFigures) -> None:
+def _find_weight_factor(risk: JobRisk, draft: PreparedRelease) -> float:
+    """Return how many times more persons the released weights count than the originals, at most.
+
+    Released rows have the weight of withheld ones, too, so each seems to be one of more persons.
+    """
+    weight = draft.release.weight
+    if weight is None or weight.attribute.name != risk.options.get("weight"):
+        return 1.0
+    return float(compute_weight_factors(draft.microdata, draft.release).max())
+
+
+def _require_limits(risk: JobRisk, figures: RiskFigures, weight_factor: float) -> None:
     """Check the limits of a job; the error says which one is exceeded, and no figure.
+
+    Parameters
+    ----------
+    weight_factor : how many times more persons the weights count, 1 and more. With fewer persons,
+        risks are higher by this factor at most.
 
     Raises
     ------
@@ -137,7 +154,7 @@ def _require_limits(risk: JobRisk, figures: RiskFigures) -> None:
         name
         for name, limit, figure in limits
         # Risks such as 1/11 are rounded.
-        if limit is not None and figure > limit * (1 + 1e-9)
+        if limit is not None and figure * weight_factor > limit * (1 + 1e-9)
     ]
     if exceeded:
         names = " and ".join(f"risk.{name}" for name in exceeded)

@@ -235,3 +235,37 @@ def test_released_design_weights_are_those_of_the_risk(
     assert figures["after"]["basis"] == "weights"
     sizes = [figures[side]["population_size"] for side in ("before", "after")]
     assert sizes[1] == pytest.approx(sizes[0])
+
+
+def test_the_weight_of_withheld_rows_does_not_lower_the_risk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = DuckdbDatabase(tmp_path / "d.duckdb")
+    monkeypatch.setenv("PEOPLE", database.url)
+    ages = [(20, 60)[n % 2] if n < 66 else 100 + 13 * n for n in range(90)]
+    database.load(
+        "people",
+        dict.fromkeys(("id", "age", "weight"), database.types["integer"]),
+        [(n, age, 20) for n, age in enumerate(ages)],
+    )
+    roles = {"id": "{role: identifier}", "age": "{role: quasi_identifier}"}
+    keys = {"method": "full_domain", "k": "5", "options": "{suppression: 0.3}"}
+    keys |= {"max_suppression": "0.3", "releases": "independent", "output": "{table: people}"}
+
+    def run(weight: str, risk: str) -> int:
+        text = job(roles={**roles, "weight": weight}, risk=f"{{weight: weight, {risk}}}", **keys)
+        return call("run", write(tmp_path, text)).exit_code
+
+    as_copied = '{role: keep, reason: "design"}'
+    figures = []
+    for weight in (as_copied, "{role: weight}"):
+        assert run(weight, 'file: "own/{release}.json"') == 0
+        [file] = (tmp_path / "own").iterdir()
+        figures.append(json.loads(file.read_text())["after"]["individual"])
+        file.unlink()
+    copied, averaged = (figure["highest"] for figure in figures)
+    # Some rows are withheld.
+    assert averaged < copied
+    limit = f"max_individual: {(averaged + copied) / 2}"
+    assert [run(weight, limit) for weight in (as_copied, "{role: weight}")] == [3, 3]
+    assert run("{role: weight}", f"max_individual: {copied * 1.01}") == 0
