@@ -34,16 +34,33 @@ def average_weights(microdata: Microdata, release: Release, name: str) -> Releas
     group_of_class = number_combinations(microdata, release).astype(np.int64)
     groups = group_of_class[labels[is_released]]
     means = np.bincount(groups, weights[is_released]) / np.bincount(groups)
-    strata = microdata.strata
-    if strata is None:
-        strata = np.zeros(microdata.n_records, np.int32)
-    n_strata = int(strata.max()) + 1
-    totals = np.bincount(strata, weights, n_strata)
-    released_totals = np.bincount(strata[is_released], weights[is_released], n_strata)
+    strata = _list_strata(microdata)
     # All records of a class are in one stratum.
     stratum_of_class = strata[release.partition.members[release.partition.starts]]
-    factors = (totals / np.where(released_totals > 0, released_totals, 1.0))[stratum_of_class]
+    factors = compute_weight_factors(microdata, release)[stratum_of_class]
     return ReleasedColumn(Attribute(name, Kind.FLOAT), means[group_of_class] * factors)
+
+
+def compute_weight_factors(microdata: Microdata, release: Release) -> NDArray[np.float64]:
+    """Return by what the mean weights of each stratum are multiplied, float64 (n_strata,).
+
+    It is the weight of all records of the stratum that were read, divided by that of the released
+    ones, so at least 1; it is 1 if none is released.
+    """
+    assert microdata.weights is not None
+    strata, is_released = _list_strata(microdata), release.partition.labels >= 0
+    n_strata = int(strata.max()) + 1
+    totals = np.bincount(strata, microdata.weights, n_strata)
+    released_totals = np.bincount(strata[is_released], microdata.weights[is_released], n_strata)
+    factors = np.ones(n_strata)
+    return np.divide(totals, released_totals, out=factors, where=released_totals > 0)
+
+
+def _list_strata(microdata: Microdata) -> NDArray[np.int32]:
+    """Return the stratum of each record, int32 (n,); 0 if there are no strata."""
+    if microdata.strata is None:
+        return np.zeros(microdata.n_records, np.int32)
+    return microdata.strata
 
 
 def describe_weighting(microdata: Microdata, release: Release) -> JsonObject:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from dbanon.data.extension import load_runner
+from dbanon.data.schema import Attribute
+from dbanon.data.weights import WEIGHT_KINDS
 from dbanon.errors import InvalidParameter, RiskTooHigh
 from dbanon.job.job import Job
 from dbanon.job.risk import JobRisk
 from dbanon.release.outcome import RiskFigures
+from dbanon.release.weights import compute_weight_factors
 from dbanon.run.job_runner import RiskRunner, TableRows
 from dbanon.stores.exports.destinations import file_for, make_directories
 from dbanon.stores.ports import PreparedRelease, Source
@@ -49,7 +52,8 @@ def _measure_risk(
 
     Raises
     ------
-    InvalidParameter : persons have several rows, or an option is not allowed.
+    InvalidParameter : persons have several rows, a limit needs a weight that is not released, or an
+        option is not allowed.
     OutputExists, InsufficientRights : the file cannot be written.
     RiskTooHigh : the release exceeds a limit of the job.
     """
@@ -63,6 +67,7 @@ def _measure_risk(
         (rows for _, rows in source.read_retained_rows(relation, names, job.chunk_rows)),
     )
     attributes, batches = target.read_released(staged_release, job.chunk_rows)
+    _require_released_weight(risk, job, attributes)
     runner: RiskRunner = load_runner("sample_risk")
     figures = runner.compare(
         risk.measure_options(job.class_columns, job.design_weight),
@@ -74,7 +79,7 @@ def _measure_risk(
         file = file_for(risk.file.replace("{job}", str(job.name)), draft.output.release_id)
         make_directories(file.parent)
         runner.write(figures, draft.output.release_id, file)
-    _require_limits(risk, figures)
+    _require_limits(risk, figures, _find_weight_factor(risk, draft))
     return figures
 
 
@@ -94,8 +99,48 @@ def _require_rows_of_persons(draft: PreparedRelease) -> None:
         )
 
 
-def _require_limits(risk: JobRisk, figures: RiskFigures) -> None:
+def _require_released_weight(
+    risk: JobRisk, job: Job, released_attributes: Sequence[Attribute]
+) -> None:
+    """Check that a limit is compared with risks by the weights that the release has.
+
+    Job files with columns are checked when they are read. Declared rules are known only now.
+
+    Raises
+    ------
+    InvalidParameter : the release does not have the weight.
+    """
+    weight = risk.options.get("weight")
+    if weight is None or (risk.max_individual, risk.max_global) == (None, None):
+        return
+    names = [attribute.name for attribute in released_attributes if attribute.kind in WEIGHT_KINDS]
+    # A quasi-identifier is released as labels or means, which are no weights.
+    if weight not in names or weight in job.quasi_identifiers:
+        raise InvalidParameter(
+            "risk.max_individual and risk.max_global need the weight in the release.",
+            hint="Give its column the role weight, or set risk.sampling_fraction in place of"
+            " risk.weight.",
+        )
+
+
+def _find_weight_factor(risk: JobRisk, draft: PreparedRelease) -> float:
+    """Return how many times more persons the released weights count than the originals, at most.
+
+    Released rows have the weight of withheld ones, too, so each seems to be one of more persons.
+    """
+    weight = draft.release.weight
+    if weight is None or weight.attribute.name != risk.options.get("weight"):
+        return 1.0
+    return float(compute_weight_factors(draft.microdata, draft.release).max())
+
+
+def _require_limits(risk: JobRisk, figures: RiskFigures, weight_factor: float) -> None:
     """Check the limits of a job; the error says which one is exceeded, and no figure.
+
+    Parameters
+    ----------
+    weight_factor : how many times more persons the weights count, 1 and more. With fewer persons,
+        risks are higher by this factor at most.
 
     Raises
     ------
@@ -109,12 +154,16 @@ def _require_limits(risk: JobRisk, figures: RiskFigures) -> None:
         name
         for name, limit, figure in limits
         # Risks such as 1/11 are rounded.
-        if limit is not None and figure > limit * (1 + 1e-9)
+        if limit is not None and figure * weight_factor > limit * (1 + 1e-9)
     ]
     if exceeded:
         names = " and ".join(f"risk.{name}" for name in exceeded)
         raise RiskTooHigh(
             f"The disclosure risk of the release is above {names}. Nothing was published.",
-            hint="Increase `k`, release fewer columns, or code them in wider bands. The job's"
-            " private file (risk.file) has the figures.",
+            hint="Increase `k`, release fewer columns, or code them in wider bands. "
+            + (
+                "Name a private file for the figures: risk.file."
+                if risk.file is None
+                else "The job's private file (risk.file) has the figures."
+            ),
         )

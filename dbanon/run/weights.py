@@ -90,7 +90,11 @@ def find_weight_problem(
         return "rows of one class have different weights"
     if rows_by_weight and min(rows_by_weight.values()) < k:
         return f"fewer than k = {k} rows share a weight"
-    total = fsum(float(str(weight)) * count for weight, count in rows_by_weight.items())
+    try:
+        total = fsum(float(str(weight)) * count for weight, count in rows_by_weight.items())
+    except (ValueError, OverflowError):
+        # Texts, infinity of both signs, or a sum beyond float64.
+        return "they cannot be added up"
     if not isclose(total, expected_sum, rel_tol=_SUM_TOLERANCE):
         return "their sum is not that of the originals"
     return None

@@ -234,7 +234,19 @@ def rules_without_an_entity(world: Runs) -> Acts:
     yield lambda: expecting(expect={"persons": {"least": 1}})
 
 
-@case("Increase `k`, release fewer columns, or code them in wider bands.")
+_WAYS_TO_LESS_RISK = "Increase `k`, release fewer columns, or code them in wider bands. "
+
+
+@case(_WAYS_TO_LESS_RISK + "The job's private file (risk.file) has the figures.")
+def a_release_above_its_limit_with_a_file(world: Runs) -> Acts:
+    clinic = world.clinic()
+    file = f"{clinic.folder}/{{release}}.json"
+    risk = {"max_individual": 0.3, "file": file}
+    yield lambda: job(clinic, risk=risk, releases="independent")
+    yield lambda: job(clinic, risk=risk, releases="independent", k=2 * K)
+
+
+@case(_WAYS_TO_LESS_RISK + "Name a private file for the figures: risk.file.")
 def a_release_above_its_limit(world: Runs) -> Acts:
     clinic = world.clinic()
     risky = partial(job, clinic, risk={"max_individual": 0.3}, releases="independent")
@@ -246,6 +258,18 @@ def a_release_above_its_limit(world: Runs) -> Acts:
     file = f"{clinic.folder}/{{release}}.json"
     risk = {"max_individual": 0.9, "file": file}
     yield lambda: job(clinic, risk=risk, releases="independent")
+
+
+@case("Give its column the role weight, or set risk.sampling_fraction in place of risk.weight.")
+def a_limit_without_its_weight(world: Runs) -> Acts:
+    clinic = world.clinic()
+    roles = {"id": "identifier", "age": "quasi_identifier", "town": "drop", "ill": "drop"}
+    limited = partial(job, clinic, columns="declared", releases="independent")
+    dbanon.declare(clinic.url, "people", {**roles, "height": "drop"})
+    yield lambda: limited(risk={"weight": "height", "max_individual": 0.9})
+    yield lambda: limited(risk={"sampling_fraction": 0.5, "max_individual": 0.9})
+    dbanon.declare(clinic.url, "people", {**roles, "height": "weight"})
+    yield lambda: limited(risk={"weight": "height", "max_individual": 0.9})
 
 
 @case("Leave out `risk`, or read a view with one row per person.")

@@ -138,8 +138,10 @@ def test_a_release_above_a_limit_is_not_published(
     assert "not for publication" in page.read_text()
     # Why it was refused may be read by others: no figure.
     assert "0.333" not in refused.stderr + (tmp_path / "report.refused.html").read_text()
-    with pytest.raises(RiskTooHigh, match="max_global"):
+    assert "The job's private file (risk.file) has the figures." in refused.stderr
+    with pytest.raises(RiskTooHigh, match="max_global") as without_file:
         dbanon.run_job(write(tmp_path, _risk_job("{max_global: 0.01}")))
+    assert str(without_file.value.hint).endswith("Name a private file for the figures: risk.file.")
     # Each record stands for 50 persons.
     rare = _risk_job("{max_individual: 0.02, max_global: 0.02, sampling_fraction: 0.02}")
     report_of_rare = dbanon.run_job(write(tmp_path, rare))
@@ -149,6 +151,25 @@ def test_a_release_above_a_limit_is_not_published(
     assert isinstance(report_of_rare.internal.risk, RiskComparison)
     assert report_of_rare.internal.risk.before.records == 90
     assert "risk" not in report_of_rare.to_dict()
+
+
+def test_a_limit_needs_the_weight_also_with_declared_rules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = DuckdbDatabase(tmp_path / "d.duckdb")
+    monkeypatch.setenv("PEOPLE", database.url)
+    _load(database)
+    rules: dict[str, Any] = {"id": "identifier", "household": "drop"}
+    rules |= dict.fromkeys(KEYS, "quasi_identifier")
+    risk = '{weight: weight, max_individual: 0.2, file: "own/{release}.json"}'
+    text = _risk_job(risk)
+    text = text[: text.index("    columns:")] + "    columns: declared\n" + text.splitlines()[-1]
+    for role, exit_code in (("drop", 2), ("quasi_identifier", 2), ("weight", 0)):
+        dbanon.declare(database.url, "people", {**rules, "weight": role})
+        done = call("run", write(tmp_path, text + "\n"))
+        assert done.exit_code == exit_code, done.stderr
+        assert ("need the weight in the release" in done.stderr) == (exit_code == 2)
+        assert (tmp_path / "own").exists() == (exit_code == 0)
 
 
 @pytest.mark.in_turn(of="file")
@@ -214,3 +235,37 @@ def test_released_design_weights_are_those_of_the_risk(
     assert figures["after"]["basis"] == "weights"
     sizes = [figures[side]["population_size"] for side in ("before", "after")]
     assert sizes[1] == pytest.approx(sizes[0])
+
+
+def test_the_weight_of_withheld_rows_does_not_lower_the_risk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = DuckdbDatabase(tmp_path / "d.duckdb")
+    monkeypatch.setenv("PEOPLE", database.url)
+    ages = [(20, 60)[n % 2] if n < 66 else 100 + 13 * n for n in range(90)]
+    database.load(
+        "people",
+        dict.fromkeys(("id", "age", "weight"), database.types["integer"]),
+        [(n, age, 20) for n, age in enumerate(ages)],
+    )
+    roles = {"id": "{role: identifier}", "age": "{role: quasi_identifier}"}
+    keys = {"method": "full_domain", "k": "5", "options": "{suppression: 0.3}"}
+    keys |= {"max_suppression": "0.3", "releases": "independent", "output": "{table: people}"}
+
+    def run(weight: str, risk: str) -> int:
+        text = job(roles={**roles, "weight": weight}, risk=f"{{weight: weight, {risk}}}", **keys)
+        return call("run", write(tmp_path, text)).exit_code
+
+    as_copied = '{role: keep, reason: "design"}'
+    figures = []
+    for weight in (as_copied, "{role: weight}"):
+        assert run(weight, 'file: "own/{release}.json"') == 0
+        [file] = (tmp_path / "own").iterdir()
+        figures.append(json.loads(file.read_text())["after"]["individual"])
+        file.unlink()
+    copied, averaged = (figure["highest"] for figure in figures)
+    # Some rows are withheld.
+    assert averaged < copied
+    limit = f"max_individual: {(averaged + copied) / 2}"
+    assert [run(weight, limit) for weight in (as_copied, "{role: weight}")] == [3, 3]
+    assert run("{role: weight}", f"max_individual: {copied * 1.01}") == 0

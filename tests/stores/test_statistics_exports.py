@@ -102,6 +102,26 @@ def write(values: pa.Array, name: str = "value", file_format: str = "sav") -> pd
         return frame
 
 
+def test_codes_that_stata_cannot_hold_are_refused() -> None:
+    table = pa.table({"town": ["A", "B", "*"]})
+    for codes, has_room in (
+        ({"A": 2**31 - 28, "B": 1, "*": 2}, True),
+        # The text without a code needs a number with more digits.
+        ({"A": 2**31 - 28, "B": 1}, False),
+        ({"A": 9_999_999_999, "B": 1, "*": 2}, False),
+    ):
+        with tempfile.TemporaryFile() as file:
+            rows = (table.schema, table.to_batches(), {"town": codes})
+            if not has_room:
+                with pytest.raises(InvalidParameter, match="codes of labels that are too large"):
+                    write_statistics_file(file, "dta", *rows)
+                continue
+            write_statistics_file(file, "dta", *rows)
+            frame, metadata = pyreadstat.read_dta(f"/dev/fd/{file.fileno()}")
+            labels = metadata.variable_value_labels["town"]
+            assert [labels[code] for code in frame["town"]] == ["A", "B", "*"]
+
+
 def test_values_that_would_change_are_refused() -> None:
     assert write(pa.array([2**53, -(2**53), None]))["value"].tolist()[:2] == [2**53, -(2**53)]
     # The declared number of digits does not matter.

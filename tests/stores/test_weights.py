@@ -25,6 +25,8 @@ from dbanon.errors import (
     RecountFailed,
     UnsupportedType,
 )
+from dbanon.release.homogeneity import ClassHomogeneity
+from dbanon.run.weights import find_weight_problem
 from dbanon.stores.sql_target import SqlTarget
 from tests.stores.databases import ALL_NAMES, Database
 from tests.stores.job_lines import call, job, write
@@ -199,6 +201,14 @@ def test_verify_recounts_weights(database: Database) -> None:
     database.execute(f"UPDATE {table} SET w = w - 1 WHERE w > {float(weight) - 1e-6!r}")
     with pytest.raises(RecountFailed, match="their sum is not that of the originals"):
         dbanon.verify(database.url, "release.people")
+
+
+@pytest.mark.parametrize("weights", [("a", "2"), ("inf", "-inf"), ("5e307", "5.1e307")])
+def test_weights_that_cannot_be_added_up(weights: tuple[str, str]) -> None:
+    counts = dict.fromkeys(weights, 3)
+    homogeneity = ClassHomogeneity("w", 2, 6, 2, 6)
+    problem = find_weight_problem(counts, homogeneity, k=3, rows=6, expected_sum=9.0)
+    assert problem == "they cannot be added up"
 
 
 @pytest.mark.parametrize(

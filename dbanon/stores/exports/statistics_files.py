@@ -29,6 +29,8 @@ _MAX_WHOLE_FLOAT = 2**53
 # The smallest number above 0 and the largest one of a format, unless it holds all of float64. SAS
 # knows 16 times larger numbers, but pyreadstat does not read all of these back.
 _RANGES = {STATA: (0.0, 2.0**1023 * (1 - 2.0**-53)), SAS: (16.0**-65, 16.0**62)}
+# The largest number that Stata does not take for a missing value; labels have such numbers.
+_MAX_STATA_CODE = 2**31 - 28
 # For decimals of any number of digits.
 _WIDE = Context(prec=100)
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
@@ -60,7 +62,7 @@ def write_statistics_file(
     Raises
     ------
     UnsupportedType : the format has no type for a column, or cannot represent a value.
-    InvalidParameter : the format does not allow the name of a column.
+    InvalidParameter : the format does not allow the name of a column, or the number of a label.
     """
     pandas, pyreadstat = import_writers()
     table = pa.Table.from_batches(batches, schema)
@@ -70,6 +72,11 @@ def write_statistics_file(
         if file_format in (SPSS, STATA):
             column_labels = _choose_labels(column, (label_codes or {}).get(name, {}))
         if column_labels:
+            if file_format == STATA and max(map(abs, column_labels.values())) > _MAX_STATA_CODE:
+                raise InvalidParameter(
+                    f'Column "{name}" has codes of labels that are too large for a .dta file.',
+                    hint="Leave out codes of the export.",
+                )
             labels[name] = {code: text for text, code in column_labels.items()}
             indices = pc.index_in(column, pa.array(column_labels))
             columns[name] = pc.take(pa.array(list(column_labels.values())), indices).to_pandas()
