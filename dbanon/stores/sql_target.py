@@ -357,7 +357,8 @@ class SqlTarget:
             name: count_persons(session, staged_release, requests)
             for name in requests.entity_columns
         }
-        if staged_release.salt is not None:
+        # The persons are staged once, with the recount of the classes; other counts ask for rows.
+        if staged_release.salt is not None and requests.entity_columns:
             stage_release_persons(session, staged_release, requests)
         return Counts(
             rows or count_classes(session, relation, requests),

@@ -17,9 +17,10 @@ SET plan_cache_mode = force_generic_plan
 AS $function$
 DECLARE
     own constant bigint := pg_current_xact_id()::text::bigint;
-    roles constant jsonb := '{"quasi_identifier": ["role", "hierarchy", "step", "weight", "order"],
+    roles constant jsonb := '{"quasi_identifier": ["role", "hierarchy", "step", "weight", "order",
+        "kind"],
         "sensitive": ["role", "model", "models"], "by": ["role"], "keep": ["role", "reason"],
-        "entity": ["role", "pseudonym"], "pseudonym": ["role"], "identifier": ["role"],
+        "entity": ["role", "pseudonym", "normalize"], "pseudonym": ["role"], "identifier": ["role"],
         "weight": ["role", "weight_as"],
         "drop": ["role", "reason"]}';
     marked record;

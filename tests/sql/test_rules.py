@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,9 @@ import psycopg
 import pytest
 
 from dbanon.doors import install
+from dbanon.job.rules import ROLES
 
+SQL = Path(__file__).resolve().parents[2] / "sql" / "functions"
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 
@@ -49,6 +53,20 @@ def test_declared_once_and_released_without_a_list(run_sql: Run) -> None:
         " FROM dbanon.release"
     )
     assert (len(digest), model, entity) == (64, "distinct_l", "person_id")
+
+
+def test_each_key_of_a_rule_can_be_declared(run_sql: Run) -> None:
+    """The function that writes rules lists the keys itself, so it must know all of them."""
+    listed = (SQL / "_write_rules.sql").read_text(encoding="utf-8")
+    [roles] = re.findall(r"roles constant jsonb := '(.*?)';", listed, re.S)
+    assert json.loads(roles) == {role: ["role", *keys] for role, keys in ROLES.items()}
+    run_sql(PERSON)
+    rules = (
+        '{"age": {"role": "quasi_identifier", "kind": "nominal"},'
+        ' "person_id": {"role": "entity", "normalize": "trim"}}'
+    )
+    declared = run_sql(f"SELECT column_name FROM dbanon.declare('app.person', '{rules}')")
+    assert sorted(declared) == [("age",), ("person_id",)]
 
 
 def test_a_column_without_a_rule_halts_and_a_rule_without_a_column_too(run_sql: Run) -> None:

@@ -47,6 +47,16 @@ def rows_of(database: Database, name: str) -> list[Row]:
     return database.rows(f"SELECT age, height, {name} FROM {database.relation('release.people')}")
 
 
+def test_a_coding_is_counted_beside_persons(database: Database) -> None:
+    load(database)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        report = database.anonymize(
+            **{**OPTIONS, "releases": "independent"}, keep=CODINGS[:1], entity="id"
+        )
+    assert [finding.name for finding in report.linking] == CODINGS[:1]
+
+
 @pytest.mark.in_turn(of="file")
 def test_codings_are_counted_by_what_they_do_to_k(database: Database) -> None:
     load(database)
