@@ -52,13 +52,16 @@ def _measure_risk(
 
     Raises
     ------
-    InvalidParameter : persons have several rows, a limit needs a weight that is not released, or an
-        option is not allowed.
+    InvalidParameter : persons have several rows, no measured column or not the weight of a limit is
+        released, or an option is not allowed.
     OutputExists, InsufficientRights : the file cannot be written.
     RiskTooHigh : the release exceeds a limit of the job.
     """
-    _require_rows_of_persons(draft)
     job = draft.job
+    options = risk.measure_options(job.class_columns, job.design_weight)
+    weight: str | None = options.get("weight")
+    _require_rows_of_persons(draft)
+    _require_released_columns(options["quasi_identifiers"], job)
     names = job.columns_for_risk
     relation = replace(draft.relation, non_null_columns=())
     sample = TableRows(
@@ -67,10 +70,11 @@ def _measure_risk(
         (rows for _, rows in source.read_retained_rows(relation, names, job.chunk_rows)),
     )
     attributes, batches = target.read_released(staged_release, job.chunk_rows)
-    _require_released_weight(risk, job, attributes)
+    if (risk.max_individual, risk.max_global) != (None, None):
+        _require_released_weight(weight, job, attributes)
     runner: RiskRunner = load_runner("sample_risk")
     figures = runner.compare(
-        risk.measure_options(job.class_columns, job.design_weight),
+        options,
         sample,
         TableRows(str(draft.output.name), attributes, batches),
         tick,
@@ -79,7 +83,7 @@ def _measure_risk(
         file = file_for(risk.file.replace("{job}", str(job.name)), draft.output.release_id)
         make_directories(file.parent)
         runner.write(figures, draft.output.release_id, file)
-    _require_limits(risk, figures, _find_weight_factor(risk, draft))
+    _require_limits(risk, figures, _find_weight_factor(weight, draft))
     return figures
 
 
@@ -99,8 +103,22 @@ def _require_rows_of_persons(draft: PreparedRelease) -> None:
         )
 
 
+def _require_released_columns(names: Sequence[str], job: Job) -> None:
+    """Check that the release has a column whose risk is measured.
+
+    Raises
+    ------
+    InvalidParameter : it has none.
+    """
+    if not set(names) & set(job.named_columns):
+        raise InvalidParameter(
+            "risk.quasi_identifiers names no column that is released.",
+            hint="In the key risk, leave out the columns, or name one that is released.",
+        )
+
+
 def _require_released_weight(
-    risk: JobRisk, job: Job, released_attributes: Sequence[Attribute]
+    weight: str | None, job: Job, released_attributes: Sequence[Attribute]
 ) -> None:
     """Check that a limit is compared with risks by the weights that the release has.
 
@@ -110,8 +128,7 @@ def _require_released_weight(
     ------
     InvalidParameter : the release does not have the weight.
     """
-    weight = risk.options.get("weight")
-    if weight is None or (risk.max_individual, risk.max_global) == (None, None):
+    if weight is None:
         return
     names = [attribute.name for attribute in released_attributes if attribute.kind in WEIGHT_KINDS]
     # A quasi-identifier is released as labels or means, which are no weights.
@@ -123,13 +140,13 @@ def _require_released_weight(
         )
 
 
-def _find_weight_factor(risk: JobRisk, draft: PreparedRelease) -> float:
+def _find_weight_factor(weight: str | None, draft: PreparedRelease) -> float:
     """Return how many times more persons the released weights count than the originals, at most.
 
     Released rows have the weight of withheld ones, too, so each seems to be one of more persons.
     """
-    weight = draft.release.weight
-    if weight is None or weight.attribute.name != risk.options.get("weight"):
+    released_weight = draft.release.weight
+    if released_weight is None or released_weight.attribute.name != weight:
         return 1.0
     return float(compute_weight_factors(draft.microdata, draft.release).max())
 

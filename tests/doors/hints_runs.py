@@ -272,6 +272,17 @@ def a_limit_without_its_weight(world: Runs) -> Acts:
     yield lambda: limited(risk={"weight": "height", "max_individual": 0.9})
 
 
+@case("In the key risk, leave out the columns, or name one that is released.")
+def a_risk_of_columns_that_are_not_released(world: Runs) -> Acts:
+    clinic = world.clinic()
+    roles = dict.fromkeys(("height", "town", "ill"), "drop")
+    dbanon.declare(clinic.url, "people", {"id": "identifier", "age": "quasi_identifier", **roles})
+    measured = partial(job, clinic, columns="declared", releases="independent")
+    yield lambda: measured(risk={"quasi_identifiers": ["town"], "max_global": 0.9})
+    yield lambda: measured(risk={"max_global": 0.9})
+    yield lambda: measured(risk={"quasi_identifiers": ["town", "age"], "max_global": 0.9})
+
+
 @case("Leave out `risk`, or read a view with one row per person.")
 def the_risk_of_persons_with_several_rows(world: Runs) -> Acts:
     clinic = world.clinic()

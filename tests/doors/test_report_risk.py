@@ -95,6 +95,10 @@ def test_figures_are_those_of_the_release(release: tuple[str, Path], tmp_path: P
     assert "another release" in refused(figures | {"after": fewer})
     for broken in ([], {}, figures | {"notes": 7}, figures | {"before": {}}, figures["before"]):
         assert "has no figures" in refused(broken)
+    nested = tmp_path / "nested.json"
+    nested.write_text("[" * 100_000)
+    done = call("report", release[0], "released", "-o", page, "--risk", nested)
+    assert (done.exit_code, "has no figures" in done.stderr) == (2, True)
     wrong = figures["before"] | {"highest": None, "classes": PLANTED}
     assert "has no figures" in refused(figures | {"before": wrong | {"individual": PLANTED}})
     assert (

@@ -42,7 +42,16 @@ def read_comparison(file: Path) -> tuple[RiskComparison, str | None]:
         # Fails if a figure is no number.
         comparison.view()
         release_id = document.get("release_id")
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, ArithmeticError):
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        ArithmeticError,
+        # JSON that is nested too deeply.
+        RecursionError,
+    ):
         raise InvalidParameter(
             f"{file} has no figures of the disclosure risk before and after.",
             hint="Name the .json file that a job wrote for its key risk, or the JSON that dbanon"
