@@ -27,8 +27,9 @@ from dbanon.hierarchy.spec import HierarchySource, HierarchySpec, build_all, par
 from dbanon.hierarchy.tree import Hierarchy, flat_hierarchy
 from dbanon.job.guarantee_names import guarantee_from_ledger
 from dbanon.job.policy import Policy
+from dbanon.measures.agreement import combine_codes
 from dbanon.measures.figure import Parameters
-from dbanon.measures.pairs import Pairs, combine_codes
+from dbanon.measures.pairs import Pairs
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.alignment import is_unrelated
 from dbanon.release.evaluation import Evaluation, evaluation_of, pairs_of

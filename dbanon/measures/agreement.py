@@ -8,12 +8,13 @@ O(n log n) per group, so it depends on how many sets of missing columns occur.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.measures.pairs import combine_codes
+from dbanon.data.array_types import AnyArray
 
 Codes = NDArray[np.int32]
 Ints = NDArray[np.int64]
@@ -77,6 +78,28 @@ def count_fewest_matches(rows: Codes, sizes: Ints) -> int:
         counts = add_up_matches(rows[is_uncounted], rows, values, missing_agrees=True)
         fewest = min(fewest, counts.min())
     return int(fewest)
+
+
+def combine_codes(codes: Iterable[AnyArray], n: int = 0) -> NDArray[np.int64]:
+    """Return the id of each row's combination of codes, from 0, int64 (n,).
+
+    Parameters
+    ----------
+    codes : one array, (n,), per column.
+    n : the number of rows; only needed if there may be no column.
+    """
+    combined: NDArray[np.int64] | None = None
+    for code in codes:
+        values, ids = np.unique(code, return_inverse=True)
+        ids = ids.reshape(-1).astype(np.int64)
+        if combined is None:
+            combined = ids
+        elif len(combined) == int(combined.max(initial=-1)) + 1:
+            break  # all combinations are distinct
+        elif len(values) > 1:
+            pair_codes = combined * len(values) + ids
+            combined = np.unique(pair_codes, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return np.zeros(n, np.int64) if combined is None else combined
 
 
 class _RowGroup(NamedTuple):

@@ -9,9 +9,9 @@ loss through global recoding and local suppression", 1999.
 
 from __future__ import annotations
 
+from dbanon.measures.agreement import combine_codes
 from dbanon.measures.entropies import categorical_columns, entropy
 from dbanon.measures.figure import NO_CATEGORIES, EvaluationTask, Figure, Measure
-from dbanon.measures.pairs import combine_codes
 
 
 def entropy_loss(task: EvaluationTask) -> Figure:

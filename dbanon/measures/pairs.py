@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dbanon.data.array_types import AnyArray
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Standardization
+from dbanon.measures.agreement import combine_codes
 from dbanon.measures.attributes import ColumnPair, Flags, Floats, Numbers
 from dbanon.measures.covariances import Moments, compute_moments
 
@@ -250,25 +251,3 @@ class Pairs:
         n_persons = int(persons.max(initial=0)) + 1
         row_persons = np.unique(row_of_record * n_persons + persons)
         return np.bincount(row_persons // n_persons).astype(np.int64)
-
-
-def combine_codes(codes: Iterable[AnyArray], n: int = 0) -> NDArray[np.int64]:
-    """Return the id of each row's combination of codes, from 0, int64 (n,).
-
-    Parameters
-    ----------
-    codes : one array, (n,), per column.
-    n : the number of rows; only needed if there may be no column.
-    """
-    combined: NDArray[np.int64] | None = None
-    for code in codes:
-        values, ids = np.unique(code, return_inverse=True)
-        ids = ids.reshape(-1).astype(np.int64)
-        if combined is None:
-            combined = ids
-        elif len(combined) == int(combined.max(initial=-1)) + 1:
-            break  # all combinations are distinct
-        elif len(values) > 1:
-            pair_codes = combined * len(values) + ids
-            combined = np.unique(pair_codes, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    return np.zeros(n, np.int64) if combined is None else combined

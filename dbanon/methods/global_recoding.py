@@ -28,8 +28,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf, prod
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -222,8 +222,7 @@ class _LevelTable:
         return np.bincount(ids, self.sizes).astype(np.int64)[ids]
 
 
-@dataclass(frozen=True, order=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     """A combination of levels, and a lower bound of its loss; the least loss sorts first.
 
     Parameters

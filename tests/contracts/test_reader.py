@@ -69,10 +69,13 @@ def errors(frame: pd.DataFrame, released_frame: pd.DataFrame, plain: dict) -> tu
     }
     values = frame["income"].to_numpy(np.float64)
     if not pd.api.types.is_numeric_dtype(released_frame["income"]):
-        low, high = ends(released_frame["income"]).T
+        # A cell that is NULL loses 1, which readers subtract.
+        labels = released_frame["income"].dropna()
+        n_null = N - len(labels)
+        low, high = ends(labels).T
         width, hull = np.ptp(values), high.max() - low.min() - 1
         guesses = {
-            name: reader.width_by_labels(low, high, value)
+            name: reader.width_by_labels(low, high, (value * N - n_null) / len(labels))
             for name, value in figures.items()
             if name.split(".")[-1] in ("information_loss", "before_rounding", "label_loss")
         }

@@ -9,7 +9,12 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from tests.doors import hints_chains, hints_runs, hints_synthesis  # noqa: F401
+from tests.doors import (  # noqa: F401
+    hints_chains,
+    hints_populations,
+    hints_runs,
+    hints_synthesis,
+)
 from tests.doors.hint_cases import OF_TABLES
 from tests.doors.hints_commands import COMMANDS, FILES
 from tests.doors.hints_databases import OF_STORES, UNREACHABLE

@@ -7,7 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.doors import hints_chains, hints_runs, hints_synthesis  # noqa: F401
+from tests.doors import (  # noqa: F401
+    hints_chains,
+    hints_populations,
+    hints_runs,
+    hints_synthesis,
+)
 from tests.doors.hint_list import text_of
 from tests.doors.hint_steps import hint_of
 from tests.doors.run_steps import CASES, Case, Runs

@@ -19,7 +19,8 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.leaves import Hierarchies
 from dbanon.hierarchy.tree import flat_hierarchy
-from dbanon.measures.pairs import Pairs, combine_codes
+from dbanon.measures.agreement import combine_codes
+from dbanon.measures.pairs import Pairs
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.evaluation import ANY, pairs_of
 

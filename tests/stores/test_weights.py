@@ -28,6 +28,7 @@ from dbanon.errors import (
 from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.run.weights import find_weight_problem
 from dbanon.stores.sql_target import SqlTarget
+from tests.prerequisites import skip_case
 from tests.stores.databases import ALL_NAMES, Database
 from tests.stores.job_lines import call, job, write
 from tests.stores.refusal import refuse
@@ -223,7 +224,7 @@ def test_weights_that_are_none(database: Database, value: str, message: str) -> 
 
 def test_weights_that_are_not_finite(database: Database) -> None:
     if database.name == "mariadb":
-        pytest.skip("no infinite numbers")
+        skip_case("MariaDB has no infinite numbers")
     load(database)
     infinity = "9e999" if database.name == "sqlite" else "'infinity'"
     database.execute(f"UPDATE {database.relation('people')} SET w = {infinity} WHERE id = 5")

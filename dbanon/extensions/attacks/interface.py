@@ -21,7 +21,7 @@ from dbanon.hierarchy.leaves import ANY
 from dbanon.hierarchy.spec import HierarchySource, HierarchySpec, build_all, parse_all
 from dbanon.hierarchy.tree import Hierarchy, flat_hierarchy
 from dbanon.job.policy import Policy
-from dbanon.measures.pairs import combine_codes
+from dbanon.measures.agreement import combine_codes
 
 if TYPE_CHECKING:
     import pandas as pd

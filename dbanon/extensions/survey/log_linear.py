@@ -37,8 +37,7 @@ from numpy.typing import NDArray
 from dbanon.errors import InvalidParameter
 from dbanon.extensions.survey.frequencies import require_codes
 from dbanon.extensions.survey.population_uniqueness import require_population_size
-from dbanon.measures.agreement import Codes, Floats, Ints
-from dbanon.measures.pairs import combine_codes
+from dbanon.measures.agreement import Codes, Floats, Ints, combine_codes
 
 Model = Literal["main_effects", "two_way"]
 

@@ -13,8 +13,7 @@ from dbanon.errors import DuplicateKeys, InvalidParameter, pluralize
 from dbanon.extensions.survey.assess import RecordRisks
 from dbanon.extensions.survey.private_file import open_private_file
 from dbanon.extensions.survey.read_sample import SampleTable
-from dbanon.measures.agreement import MISSING_CODE, Floats
-from dbanon.measures.pairs import combine_codes
+from dbanon.measures.agreement import MISSING_CODE, Floats, combine_codes
 from dbanon.stores.exports.formulas import escape_formula
 
 # The column of the list that numbers rows without a named key.

@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 
 from dbanon.data.array_types import AnyArray
 from dbanon.kernels import Linkage, MixedLinkage
+from dbanon.measures.agreement import combine_codes
 from dbanon.measures.attributes import Floats
 from dbanon.measures.figure import EvaluationTask, Tick
-from dbanon.measures.pairs import Pairs, combine_codes
+from dbanon.measures.pairs import Pairs
 
 # Squared distances, or sums, that differ by a factor of at most this count as equal.
 TIE_FACTOR = 1.0 + 1e-9

@@ -32,7 +32,7 @@ def run(name, space, k, seed=0, **options):
     method = methods.METHODS[name]
     shares = []
     partition = method.run(
-        with_levels(space) if name == "full_domain" else space,
+        with_levels(space) if name in ("full_domain", "global_recoding") else space,
         k,
         tick=shares.append,
         rng=np.random.Generator(np.random.PCG64(seed)),

@@ -104,7 +104,12 @@ def test_one_record_a_person_changes_nothing(method):
     assert np.array_equal(find_classes(microdata, policy).labels, single_records.labels)
 
 
-@pytest.mark.parametrize("method", OF_ROWS, ids=lambda method: method.name)
+@pytest.mark.parametrize(
+    "method",
+    # It counts rows, and refuses an entity.
+    [method for method in OF_ROWS if method.name != "global_recoding"],
+    ids=lambda method: method.name,
+)
 @given(seed=st.integers(0, 10**6), persons=st.integers(5, 40), k=st.integers(2, 5))
 @settings(max_examples=4, deadline=None)
 def test_every_class_holds_k_persons(method, seed, persons, k):

@@ -42,7 +42,12 @@ def test_worked_example():
     assert report.internal.information_loss == pytest.approx(4 / 20)
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name != "secure_kward"])
+# Cells of global_recoding cost what their labels leave to lose, and closed intervals of ranks are
+# wider than those of whole numbers.
+OTHERS = [name for name in METHODS if name not in ("secure_kward", "global_recoding")]
+
+
+@pytest.mark.parametrize("method", OTHERS)
 def test_classes_are_those_of_the_ranks(method):
     frame, ranks = table()
     frame = frame[["school"]] if METHODS[method].max_attributes == 1 else frame
