@@ -25,14 +25,13 @@ of all combinations.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import SUPPRESSED, Levels, max_count_of_share
-from dbanon.errors import InvalidParameter, TooFewRecords
+from dbanon.errors import TooFewRecords
 from dbanon.methods.registry import MixedMethod, Tick
 from dbanon.spaces.levels import LevelSpace, level_space
 
@@ -72,12 +71,7 @@ def full_domain(
         raise TooFewRecords(f"There are {n} records, fewer than k = {k}.")
     stratum_of_record = np.zeros(n, np.int64) if strata is None else strata
     max_withheld = max_count_of_share(suppression, n)
-    shape = tuple(height + 1 for height in space.heights())
-    if prod(shape) > _MAX_COMBINATIONS:
-        raise InvalidParameter(
-            f"There are {prod(shape)} combinations of levels, more than {_MAX_COMBINATIONS}.",
-            hint="Name fewer quasi-identifiers, or give hierarchies of fewer levels.",
-        )
+    shape = space.count_levels(_MAX_COMBINATIONS)
     # For each attribute and level: the group of each record, and the total loss of all records.
     group_codes, losses = zip(*map(space.groups, range(len(names))), strict=True)
     loss_bound = np.zeros(shape, np.int64)
@@ -121,16 +115,7 @@ def full_domain(
     is_released = best_labels >= 0
     _, consecutive_labels = np.unique(best_labels[is_released], return_inverse=True)
     best_labels[is_released] = consecutive_labels
-    return Levels(
-        best_labels,
-        dict(zip(names, best_levels, strict=True)),
-        # The levels that could be chosen for numbers without a hierarchy.
-        {
-            name: number_levels
-            for name, number_levels in zip(names, space.number_levels, strict=True)
-            if number_levels is not None
-        },
-    )
+    return space.partition_by_levels(best_labels, best_levels)
 
 
 def _group_records(

@@ -5,7 +5,8 @@ On each level, the numbers of an attribute are divided into intervals, called ce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.number_levels import NumberLevels
+from dbanon.data.partition import NO_COUNTS, Levels
+from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.leaves import Hierarchies
 from dbanon.spaces.mixed import MixedSpace, mixed_space
 
@@ -42,6 +45,36 @@ class LevelSpace:
             tree.height if tree is not None else int(top_level or 0)
             for tree, top_level in zip(self.mixed.trees, top_levels, strict=True)
         )
+
+    def count_levels(self, max_combinations: int) -> tuple[int, ...]:
+        """Return the number of levels of each attribute.
+
+        Raises
+        ------
+        InvalidParameter : there are more than ``max_combinations`` combinations of levels.
+        """
+        n_levels = tuple(height + 1 for height in self.heights())
+        if prod(n_levels) > max_combinations:
+            raise InvalidParameter(
+                f"There are {prod(n_levels)} combinations of levels, more than {max_combinations}.",
+                hint="Name fewer quasi-identifiers, or give hierarchies of fewer levels.",
+            )
+        return n_levels
+
+    def partition_by_levels(
+        self,
+        labels: NDArray[np.int32],
+        levels: Sequence[int],
+        method_counts: Mapping[str, int] = NO_COUNTS,
+    ) -> Levels:
+        """Build the result of a method that chose these levels, in the order of the attributes."""
+        names = self.mixed.names
+        number_levels = {
+            name: of_numbers
+            for name, of_numbers in zip(names, self.number_levels, strict=True)
+            if of_numbers is not None
+        }
+        return Levels(labels, dict(zip(names, levels, strict=True)), number_levels, method_counts)
 
     def groups(self, attribute: int) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
         """Return each record's group on each level, int64 (n,), and the total loss of each level.

@@ -16,7 +16,7 @@ import dbanon
 from dbanon.data.partition import Levels
 from dbanon.errors import InvalidParameter, SuppressionOverBudget
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.methods import global_recoding
+from dbanon.methods import level_search
 from tests.reference.suppression import least_cost
 
 PLACES = Hierarchy.from_nested(
@@ -185,12 +185,12 @@ def test_strata_share_their_levels() -> None:
 
 def test_bounds_are_below_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     compared = []
-    plan_loss = global_recoding._plan_loss
+    plan_loss = level_search._plan_loss
 
-    def compare(table: Any, levels: Any, rng: Any) -> tuple[float, int]:
-        loss, n_pairs = plan_loss(table, levels, rng)
-        rare = global_recoding._bound_of_rare_rows(table, levels)
-        single = global_recoding._bound_of_single_cells(table, levels)
+    def compare(table: Any, levels: Any, rng: Any, tick: Any) -> tuple[float, int]:
+        loss, n_pairs = plan_loss(table, levels, rng, tick)
+        rare = level_search._bound_of_rare_rows(table, levels)
+        single = level_search._bound_of_single_cells(table, levels, tick)
         assert rare is not None
         assert single is not None
         assert rare <= single * (1 + 1e-12)
@@ -198,7 +198,7 @@ def test_bounds_are_below_plans(monkeypatch: pytest.MonkeyPatch) -> None:
         compared.append(levels)
         return loss, n_pairs
 
-    monkeypatch.setattr(global_recoding, "_plan_loss", compare)
+    monkeypatch.setattr(level_search, "_plan_loss", compare)
     for seed in range(12):
         release(persons(80, seed, 0.05), 3, options={"cells": 1.0}, nulls="category")
     assert len(compared) > 20
@@ -207,7 +207,7 @@ def test_bounds_are_below_plans(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_search_that_ends_early_reports_what_it_left(monkeypatch: pytest.MonkeyPatch) -> None:
     table = persons(80, 1)
     _, complete = release(table, 3, options={"cells": 1.0})
-    monkeypatch.setattr(global_recoding, "_MAX_PAIRS", 1)
+    monkeypatch.setattr(level_search, "_MAX_PAIRS", 1)
     out, report = release(table, 3, options={"cells": 1.0})
     assert rarest(out) >= 3
     assert float(report.information_loss or 0) >= float(complete.information_loss or 0)
@@ -226,6 +226,6 @@ def test_the_partition_has_levels() -> None:
 
 
 def test_too_many_combinations_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(global_recoding, "_MAX_COMBINATIONS", 10)
+    monkeypatch.setattr(level_search, "_MAX_COMBINATIONS", 10)
     with pytest.raises(InvalidParameter, match="combinations of levels"):
         release(persons(60, 2), 3)
