@@ -40,6 +40,17 @@ CASES: dict[str, Mapping[str, Any]] = {
         "recode": {"age": [0, 30, 60, 90], "income": [20_000, 80_000]},
         "method": "global_recoding",
     },
+    "top, copied": {
+        **CODED,
+        "quasi_identifiers": ["age", "sex"],
+        "keep": ["income"],
+        "method": "gaa_cp",
+    },
+    "blanked, where NULL agrees with every value": {
+        "recode": {"age": [0, 30, 60, 90], "income": [20_000, 80_000]},
+        "method": "local_suppression",
+        "options": {"missing": "wildcard"},
+    },
     "bands, full domain": {
         "recode": {"age": [0, 30, 60, 90], "income": [20_000, 80_000]},
         "method": "full_domain",
