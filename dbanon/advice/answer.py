@@ -231,11 +231,12 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
         so a release that uses the rules is refused until the user adds one.
         """
         rule_by_name: JsonObject = {}
+        design_weight = self.design_weight
         for column_advice in self.columns:
             name, role = column_advice.column.name, column_advice.role.role
             if name == self.entity:
                 rule_by_name[name] = "entity"
-            elif name == self.design_weight:
+            elif name == design_weight:
                 rule_by_name[name] = "weight"
             elif role in (NOT_COPIED, CONSTANT):
                 reason = REASONS[column_advice.role.reason]
@@ -294,10 +295,11 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
         recommendation = self.recommendation
         pairs = [("entity", describe_entity(self.entity))] if self.entity else []
         pairs += [("nulls", str(self.nulls))] if self.nulls is not None else []
+        design_weight = self.design_weight
         pairs += [
             ("design weight", describe_design_weight(each.column))
             for each in self.columns
-            if each.column.name == self.design_weight
+            if each.column.name == design_weight
         ]
         if recommendation is None:
             # Exactly one release was tried, so that there is no comparison.

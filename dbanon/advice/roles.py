@@ -21,6 +21,7 @@ from dbanon.advice.names import (
 from dbanon.advice.profile import ColumnProfile, Profile
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Kind
+from dbanon.data.weights import WEIGHT_KINDS
 
 IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE = "identifier", "quasi_identifier", "sensitive"
 # A column that should not be released, one with at most one value, and one for the user to decide.
@@ -135,7 +136,7 @@ def _propose_role(column: ColumnProfile, rows: int) -> RoleProposal:
     is_integer_or_text = column.attribute.kind in (Kind.INTEGER, Kind.CATEGORY)
     if names_household(column.name) and is_integer_or_text and column.n_distinct > _MAX_FEW_VALUES:
         return RoleProposal(IDENTIFIER, "household")
-    if names_design_weight(column.name) and not column.attribute.kind.is_coded:
+    if names_design_weight(column.name) and column.attribute.kind in WEIGHT_KINDS:
         return RoleProposal(NOT_COPIED, "design_weight")
     if text_role := _propose_text_role(column):
         return text_role

@@ -16,6 +16,8 @@ from dbanon.data.types import KeywordArguments
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+# Endings of the names of private files. Pages are rendered, and need their extra.
+FILE_ENDINGS = (".html", ".json", ".txt")
 # The options that name a single column.
 _COLUMN_OPTIONS = ("weight", "household")
 

@@ -80,7 +80,7 @@ def _measure_risk(
         tick,
     )
     if risk.file is not None:
-        file = file_for(risk.file.replace("{job}", str(job.name)), draft.output.release_id)
+        file = file_for(risk.file, draft.output.release_id)
         make_directories(file.parent)
         runner.write(figures, draft.output.release_id, file)
     _require_limits(risk, figures, _find_weight_factor(weight, draft))

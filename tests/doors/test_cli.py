@@ -164,6 +164,10 @@ def test_exit_codes(database: DuckdbDatabase, case: str, form: str) -> None:
         ["--memory-limit", "much"],
         ["--quasi-identifiers", "a,,b"],
         ["--no-such-option"],
+        # More digits, and deeper JSON, than Python reads.
+        ["--also-k", f"a={'9' * 5000}"],
+        ["--shift-dates", f"a={'9' * 5000}"],
+        ["--recode", 'a={"b":' + "[" * 100_000],
     ],
 )
 def test_what_click_refuses_is_usage(database: DuckdbDatabase, more: list[str]) -> None:

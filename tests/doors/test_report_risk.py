@@ -93,7 +93,17 @@ def test_figures_are_those_of_the_release(release: tuple[str, Path], tmp_path: P
     assert "another release" in refused(figures | {"release_id": "a"})
     fewer = figures["after"] | {"records": 199}
     assert "another release" in refused(figures | {"after": fewer})
-    for broken in ([], {}, figures | {"notes": 7}, figures | {"before": {}}, figures["before"]):
+    no_records = figures | {"before": figures["before"] | {"records": 0}}
+    no_note = figures | {"notes": [""]}
+    for broken in (
+        [],
+        {},
+        figures | {"notes": 7},
+        figures | {"before": {}},
+        figures["before"],
+        no_records,
+        no_note,
+    ):
         assert "has no figures" in refused(broken)
     nested = tmp_path / "nested.json"
     nested.write_text("[" * 100_000)

@@ -30,6 +30,8 @@ from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 from dbanon.methods import METHODS
 
+# Whole numbers of this many digits are below 2^63.
+_MAX_DIGITS = 18
 # Additional help on the syntax of values, by the metavar of the option.
 _SYNTAX_HELP = {
     "NAME=A,B,C|JSON": 'As in age=18,65 or region={"North": ["N1", "N2"], "Other": "*"}',
@@ -184,7 +186,7 @@ def parse_groups(text: str) -> object:
     """Parse the JSON of groups of values; raises InvalidParameter if it is no JSON."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InvalidParameter(
             "The groups of --recode are not JSON.",
             hint="""Write --recode 'region={"North": ["N1", "N2"], "Other": "*"}'.""",
@@ -233,7 +235,7 @@ def parse_column_set(text: str) -> ColumnSet:
     names, equals, k = text.rpartition("=")
     if not equals:
         names, k = text, ""
-    if equals and not k.isdecimal():
+    if equals and not _is_whole_number(k):
         raise InvalidParameter("Write A,B or A,B=K, as in --also-k age,illness=20.")
     return ColumnSet(split_list(names), int(k) if equals else None)
 
@@ -241,9 +243,14 @@ def parse_column_set(text: str) -> ColumnSet:
 def parse_date_shift(text: str) -> DateShift:
     """Parse A,B=DAYS into a shift of dates."""
     names, _, days = text.rpartition("=")
-    if not names or not days.isdecimal():
+    if not names or not _is_whole_number(days):
         raise InvalidParameter("Write A,B=DAYS, as in --shift-dates admitted,discharged=365.")
     return DateShift(int(days), split_list(names))
+
+
+def _is_whole_number(text: str) -> bool:
+    """Return whether a text is digits that ``int`` converts, which refuses thousands of them."""
+    return text.isdecimal() and len(text) <= _MAX_DIGITS
 
 
 def parse_model(text: str) -> Model:

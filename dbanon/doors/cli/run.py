@@ -340,7 +340,7 @@ def _show_risk(file_job: FileJob, report: Report | PrivateReport, output_format:
         show(output_format, None, lambda: rows_table("Disclosure risk", header, risk.table_rows()))
         show(output_format, None, lambda: pairs_table("What it means", risk.pairs()))
     if job.risk.file is not None:
-        file = file_for(job.risk.file.replace("{job}", file_job.name), report.release_id)
+        file = file_for(job.risk.file, report.release_id)
         print_message(f"Disclosure risk, private and not for publication: {file}", event="info")
 
 

@@ -420,7 +420,10 @@ def _build_job(document: Document, spec: JobFileSpec, index: int) -> FileJob | N
 
 def _build_checks(job_spec: JobSpec) -> KeywordArguments:
     """Build the options of a job that check its source and its release."""
-    return {"expect": build_expectations(job_spec.expect), "risk": build_risk(job_spec.risk)}
+    return {
+        "expect": build_expectations(job_spec.expect),
+        "risk": build_risk(job_spec.risk, job_spec.name),
+    }
 
 
 def _build_column_options(job_spec: JobSpec) -> KeywordArguments:

@@ -179,6 +179,7 @@ _FIRST_LINES = """\
 #       sensitive          released unchanged, and counted as sensitive
 #       keep               released unchanged; needs a reason: "…"
 #       by                 groups that are anonymized separately; released unchanged
+#       weight             how many persons a row stands for; released as the mean of each class
 #       drop               not released
 version: 1
 source:

@@ -374,7 +374,8 @@ class JobSpec(_JobOptions):
             raise validation_error("risk.quasi_identifiers must name a column that is released")
         has_limit = (self.risk.max_individual, self.risk.max_global) != (None, None)
         weight = None if self.risk.weight is None else self.columns[self.risk.weight]
-        # With the mean weight in place of each, a class of small weights would seem less at risk.
+        # Without its weight, a released row counts as one of the mean weight, so that a class of
+        # small weights would seem less at risk.
         if has_limit and weight is not None and weight.role not in _WEIGHT_ROLES:
             raise validation_error(
                 "risk.max_individual and risk.max_global need the weight in the release (role:"

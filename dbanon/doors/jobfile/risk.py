@@ -21,7 +21,7 @@ from dbanon.doors.jobfile.field_types import (
     validation_error,
     validator,
 )
-from dbanon.job.risk import JobRisk
+from dbanon.job.risk import FILE_ENDINGS, JobRisk
 from dbanon.run.job_runner import RiskRunner
 
 _RUNNER: RiskRunner = load_runner("sample_risk")
@@ -33,7 +33,7 @@ _OPTIONS_OF_RUN = (
     "population",
     "population_count",
     "memory_limit",
-    # Columns of the job.
+    # A key of its own: columns of the job.
     "quasi_identifiers",
 )
 _OPTIONS = {option.name: option for option in _RUNNER.options if option.name not in _OPTIONS_OF_RUN}
@@ -44,7 +44,7 @@ def _check_file(value: str) -> None:
     require_path(value)
     if "://" in value:
         raise validation_error("must be a file on this machine")
-    if PurePath(value).suffix not in (".html", ".json", ".txt"):
+    if PurePath(value).suffix not in FILE_ENDINGS:
         raise validation_error("must end in .html, .json or .txt")
     if "{release}" not in value:
         raise validation_error("must contain {release}: a private file is never written over")
@@ -75,8 +75,13 @@ _FIELDS: KeywordArguments = {
 RiskSpec: Any = create_model("RiskSpec", __base__=_RiskFields, **_FIELDS)
 
 
-def build_risk(spec: Any) -> JobRisk | None:
-    """Build what a job measures of the disclosure risk; None if a job measures nothing."""
+def build_risk(spec: Any, job_name: str) -> JobRisk | None:
+    """Build what a job measures of the disclosure risk; None if a job measures nothing.
+
+    Parameters
+    ----------
+    job_name : replaces ``{job}`` in the path of the private file.
+    """
     if spec is None:
         return None
     names = ("quasi_identifiers", *_OPTIONS)
@@ -86,7 +91,7 @@ def build_risk(spec: Any) -> JobRisk | None:
             name: tuple(value) if isinstance(value, list) else value
             for name, value in options.items()
         },
-        file=spec.file,
+        file=None if spec.file is None else spec.file.replace("{job}", job_name),
         max_individual=spec.max_individual,
         max_global=spec.max_global,
     )

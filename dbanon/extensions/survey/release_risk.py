@@ -23,14 +23,13 @@ from dbanon.extensions.survey.read_sample import (
 )
 from dbanon.extensions.survey.request import RiskRequest
 from dbanon.extensions.survey.risk_comparison import RiskComparison, compare_samples
+from dbanon.job.risk import FILE_ENDINGS
 from dbanon.measures.agreement import MISSING_CODE
 from dbanon.measures.figure import Tick
 from dbanon.run.job_runner import TableRows
 
 # Texts of these kinds are those of numbers, which may be written in several ways.
 _NUMBER_KINDS = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT)
-# Endings of the names of private files; pages are rendered, and need their extra.
-FORMATS = (".html", ".json", ".txt")
 
 
 def compare_release(
@@ -79,7 +78,7 @@ def write_private_figures(comparison: RiskComparison, release_id: str, file: Pat
 
     Raises
     ------
-    InvalidParameter : the file has another ending than those in ``FORMATS``.
+    InvalidParameter : the file has another ending than those in ``FILE_ENDINGS``.
     OutputExists, InsufficientRights : the file cannot be written.
     """
     if file.suffix == ".html":
@@ -91,7 +90,7 @@ def write_private_figures(comparison: RiskComparison, release_id: str, file: Pat
     elif file.suffix == ".txt":
         text = f"{comparison}\n"
     else:
-        raise InvalidParameter(f"The private file must end in one of {', '.join(FORMATS)}.")
+        raise InvalidParameter(f"The private file must end in one of {', '.join(FILE_ENDINGS)}.")
     with open_private_file(file, "report") as stream:
         stream.write(text)
 

@@ -32,6 +32,9 @@ def read_comparison(file: Path) -> tuple[RiskComparison, str | None]:
     ------
     InvalidParameter : the file cannot be read, or has other contents.
     """
+    # Renders pages, which other figures do not need.
+    from dbanon.extensions.survey.risk_page import describe_section
+
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
         comparison = RiskComparison(
@@ -39,14 +42,14 @@ def read_comparison(file: Path) -> tuple[RiskComparison, str | None]:
             _parse_sample(document["after"]),
             tuple(map(str, document["notes"])),
         )
-        # Fails if a figure is no number.
-        comparison.view()
+        # Fails if a figure is no number, or a note is empty.
+        describe_section(comparison.view())
         release_id = document.get("release_id")
     except (
         OSError,
         ValueError,
         TypeError,
-        KeyError,
+        LookupError,
         AttributeError,
         ArithmeticError,
         # JSON that is nested too deeply.

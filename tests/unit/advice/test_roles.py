@@ -59,6 +59,8 @@ PROPOSALS = [
     (column("race", "category", 5), "quasi_identifier", "known", "sensitive"),
     (column("salary-class", "category", 2), "quasi_identifier", "known", "sensitive"),
     (column("income", "integer", 9_000), "quasi_identifier", "known", "sensitive"),
+    (column("fnlwgt", "integer", 900), "not_copied", "design_weight", ""),
+    (column("wgt_date", "date", 900), "quasi_identifier", "values", ""),
     (column("sex", "category", 2), "quasi_identifier", "values", ""),
     (column("country", "category", 1), "constant", "constant", ""),
     (column("empty", "category", 0), "constant", "constant", ""),
