@@ -1,8 +1,8 @@
 """Synthetic rows of generated tables with numbers, beside plain noisy histograms.
 
 Compares one column of each of several shapes, and a survey of six categories, an age and an income,
-also with its numbers cut into public bins by hand. Seconds; needs no reference data. Peers run
-beside it if an interpreter has them.
+also with its numbers cut into public bins by hand. Some minutes; needs no reference data. Peers
+run beside it if an interpreter has them.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ EPSILONS = (0.5, 1.0, 3.0)
 DRAWS = 5
 N_CELLS = 10
 N_PLAIN_BINS = 120
+# Public bounds of the incomes, from tight to very wide, and the number of draws for each.
+WIDE_BOUNDS = (500.0, 60_000.0), (0.01, 1e7), (0.01, 1e9)
+WIDE_DRAWS = 25
 BOUNDS = {"age": (18.0, 90.0), "income": (500.0, 60_000.0)}
 # By name, the method and its options.
 PURE: dict[str, dict[str, Any]] = {
@@ -52,6 +55,8 @@ is one. Means of {DRAWS} draws.
 - *survey*: mean total variation of all tables of one, two and three of the columns; ages by ten
   years, incomes by {N_CELLS} cells as above. *bins by hand*: both numbers are cut into these cells
   before, as listed values. *categories alone*: without the numbers.
+- *wide bounds*: the errors of `income` within several bounds, as above, and with
+  `scale={{"income": "log"}}`. Means of {WIDE_DRAWS} draws.
 
 Made by `python -m benchmarks synthesis_numbers`; with `--beside PYTHON`, of an interpreter that has
 dpmm, its MST, AIM and PrivBayes are run on the survey, too.
@@ -66,7 +71,9 @@ def run(quick: bool = False, other_python: str | None = None) -> str:
     text += table(header, _column_rows(draws))
     header = ["rows", "epsilon", "1-way", "2-way", "3-way", "CPU s"]
     text += f"\n## Survey, {N_ROWS:,} × 8\n\n"
-    return text + table(header, _survey_rows(draws, other_python))
+    text += table(header, _survey_rows(draws, other_python))
+    header = ["bounds", "method", *(f"epsilon = {epsilon:g}" for epsilon in EPSILONS), "CPU s"]
+    return text + "\n## Wide bounds\n\n" + table(header, _wide_rows(1 if quick else WIDE_DRAWS))
 
 
 def columns() -> dict[str, tuple[Floats, tuple[float, float]]]:
@@ -129,6 +136,17 @@ def _measure_column(
             errors.append(column_error(values, rows["x"].to_numpy(float), cells))
         yield f"{np.mean(errors):.4f}"
     yield f"{(time.process_time() - started) / draws / len(EPSILONS):.2f}"
+
+
+def _wide_rows(draws: int) -> Iterator[list[object]]:
+    incomes = columns()["income"][0]
+    cells = cell_edges("income", incomes)
+    for name in ("dp_marginals", "dp_marginals, zcdp"):
+        for low, high in WIDE_BOUNDS:
+            for label, scale in (("", {}), (", scale log", {"scale": {"x": "log"}})):
+                options = METHODS[name] | scale
+                figures = _measure_column(incomes, (low, high), cells, options, draws)
+                yield [f"{low:g} to {high:g}", f"{name}{label}", *figures]
 
 
 def column_error(real: Floats, synthetic: Floats, cells: Floats) -> float:

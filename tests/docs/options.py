@@ -30,7 +30,8 @@ def command_rows(shown_parameters: Iterable[Parameter]) -> list[str]:
             if "=" in parameter.option.form or parameter.option.form == "NAME"
             else ""
         )
-        form = form or ("A,B" if parameter.kind is tuple else "")
+        # In a table, a bar would begin the next cell.
+        form = (form or ("A,B" if parameter.kind is tuple else "")).replace("|", r"\|")
         help_text = parameter.format_help(lambda name: flags.get(name, name))
         rows.append(f"| `{f'{flag(parameter)} {form}'.strip()}` | {help_text}{_more(parameter)} |")
     return rows

@@ -39,8 +39,8 @@ _MAX_DEPTH, _MIN_ROWS_TO_NOISE = 3, 10
 # The rows for each part of a range, in standard deviations of the noise: fewer if there are few
 # rows, up to a twelfth of all.
 _MIN_PART, _MAX_PART, _PARTS = 4.0, 8.0, 12
-# Limit on the number of ranges, in proportion to which time grows.
-_MAX_RANGES = 2048
+# A level divides ranges into about this many parts at most, in proportion to which time grows.
+_MAX_PARTS = 2048
 # A run of ranges whose rows are below so many standard deviations counts as empty.
 _MIN_RUN = 4.0
 
@@ -78,7 +78,7 @@ def divide_histogram(n: int, accounting: Accounting, amount: float) -> Histogram
         n_cells=min(max(math.floor(rows_to_noise), _MIN_CELLS), _MAX_CELLS),
         depth=depth,
         scale=accounting.count_scale(amount / depth),
-        rows_per_part=math.ceil(max(part * n / rows_to_noise, n / _MAX_RANGES)),
+        rows_per_part=math.ceil(max(part * n / rows_to_noise, n / _MAX_PARTS)),
     )
 
 
@@ -135,11 +135,12 @@ class Histogram:
         bins : the bin of each range, int64 (m,), ascending from 0.
         """
         n_parents = len(self.parent_variances)
-        shared, n_shared = np.unique(bins * n_parents + self.parents, return_counts=True)
-        parents = shared % n_parents
-        fractions = n_shared / np.bincount(self.parents)[parents]
+        # A bin may have all or some of the parts of a parent.
+        pairs, n_parts = np.unique(bins * n_parents + self.parents, return_counts=True)
+        parents = pairs % n_parents
+        fractions = n_parts / np.bincount(self.parents)[parents]
         variances = (
-            n_shared * (1 - fractions) * self.part_variance
+            n_parts * (1 - fractions) * self.part_variance
             + fractions**2 * self.parent_variances[parents]
         )
         return float(variances.sum()) / (int(bins[-1]) + 1)
@@ -223,8 +224,8 @@ def find_occupied(estimates: Floats, variances: Floats) -> NDArray[np.bool_]:
     is_positive = estimates > 0
     run = np.cumsum(np.diff(is_positive, prepend=False))
     rows, row_variances = np.bincount(run, estimates), np.bincount(run, variances)
-    occupied: NDArray[np.bool_] = is_positive & (rows > _MIN_RUN * np.sqrt(row_variances))[run]
-    return occupied if occupied.any() else np.ones(len(estimates), np.bool_)
+    is_occupied: NDArray[np.bool_] = is_positive & (rows > _MIN_RUN * np.sqrt(row_variances))[run]
+    return is_occupied if is_occupied.any() else np.ones(len(estimates), np.bool_)
 
 
 def share_downwards(
@@ -270,9 +271,10 @@ def share_rows(estimates: Floats, variances: Floats, total: float) -> Floats:
     ratios = estimates / variances
     order = np.argsort(-ratios)
     excesses = (np.cumsum(estimates[order]) - total) / np.cumsum(variances[order])
-    excess = excesses[np.flatnonzero(ratios[order] > excesses)[-1]]
-    shared: Floats = (estimates - excess * variances).clip(0.0)
-    return shared
+    # The first one always qualifies, also if ``total`` is lost in rounding.
+    excess = excesses[np.flatnonzero(ratios[order] >= excesses)[-1]]
+    rows: Floats = (estimates - excess * variances).clip(0.0)
+    return rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.errors import InvalidParameter, NoiseTooLarge, TooFewRecords
+from dbanon.errors import InvalidParameter, NoiseTooLarge, TooFewRecords, pluralize
 from dbanon.extensions.synthesis.accounting import ACCOUNTINGS, Accounting
 from dbanon.extensions.synthesis.dependence import count_two_way, spread_rows_evenly
 from dbanon.extensions.synthesis.domains import assign_bins
@@ -143,11 +143,6 @@ class AmountShares:
         """Return whether the margin of column ``j`` is counts of all its values."""
         return self.trees[j] is not None or self.n_values[j] > 0
 
-    @property
-    def n_counted_columns(self) -> int:
-        """The number of columns whose margins are counts of all values."""
-        return sum(map(self.counts_values, range(self.p)))
-
     def price(self, noise: Noise) -> float:
         """The maximum price of all draws."""
         return self.price_margins(noise) + self.rounds * self.price_round(noise, self.round_amount)
@@ -182,12 +177,21 @@ class AmountShares:
             return ("Columns are independent in the release: the budget and rows are too few.",)
         distribution = "Laplace" if self.accounting_name == PURE else "Gaussian"
         margins = []
-        if self.n_counted_columns:
-            margins.append(f"Margins of {self.n_counted_columns} columns: counts of their values.")
-        if self.n_counted_columns < self.p:
+        depths = [
+            shares.depth
+            for j, shares in enumerate(self.histogram_shares)
+            if not self.counts_values(j)
+        ]
+        if len(depths) < self.p:
+            n_columns = pluralize(self.p - len(depths), "column")
+            margins.append(f"Margins of {n_columns}: counts of all values.")
+        if depths:
+            levels = pluralize(max(depths), "level")
+            if min(depths) < max(depths):
+                levels = f"{min(depths)} to {levels}"
             margins.append(
-                f"Margins of {self.p - self.n_counted_columns} columns: counts of ranges, finer"
-                f" where rows are, at {self.histogram_shares[0].depth} levels."
+                f"Margins of {pluralize(len(depths), 'column')}: counts of ranges, finer where"
+                f" rows are, at {levels}."
             )
         return (
             *margins,

@@ -391,6 +391,16 @@ def test_too_little_for_dependence_leaves_columns_independent():
     assert released.shape == (4, 600)
 
 
+def test_the_description_has_the_levels_of_histograms():
+    """The column of two values, which has less of the budget, would have two levels."""
+    divided = divide_amount(500, 3.0, "pure", [BOOLEAN_HIERARCHY, None, None], [0, 0, 0])
+    assert [shares.depth for shares in divided.histogram_shares] == [2, 3, 3]
+    assert divided.description[:2] == (
+        "Margins of 1 column: counts of all values.",
+        "Margins of 2 columns: counts of ranges, finer where rows are, at 3 levels.",
+    )
+
+
 @pytest.mark.parametrize("accounting", AMOUNTS)
 def test_columns_of_more_values_get_a_larger_share(accounting):
     divided = divide_amount(60_000, AMOUNTS[accounting], accounting, TREES, VALUES)

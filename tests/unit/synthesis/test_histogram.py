@@ -153,6 +153,11 @@ def test_rows_are_shared_by_least_squares_without_negative_numbers(seed, m):
     assert share_rows(estimates, variances, 0.0).tolist() == [0.0] * m
 
 
+def test_a_total_that_is_lost_in_rounding_is_shared():
+    shared = share_rows(np.array([1e5, 0.0]), np.array([1.0, 1.0]), 1e-13)
+    np.testing.assert_allclose(shared, [0.0, 0.0], atol=1e-9)
+
+
 def test_the_variance_of_bins_is_that_of_many_draws():
     column = np.random.default_rng(0).integers(0, GRID + 1, 200_000)
     shares = HistogramShares(n_cells=8, depth=2, scale=20.0, rows_per_part=4000)
