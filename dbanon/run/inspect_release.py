@@ -22,8 +22,8 @@ from dbanon.sessions.statements import (
 )
 from dbanon.sessions.store import Store
 
-# A column with more distinct released values than this is shown without a distribution.
 _K_COUNTS_THESE = "k counts these."
+# A column with more distinct released values than this is shown without a distribution.
 _MAX_VALUES = 2_000_000
 
 
@@ -61,7 +61,7 @@ def inspect_release(store: Store, relation: RelationName) -> ReleaseInspection:
         record = recorded_report.read(session, entry)
         return ReleaseInspection(
             record,
-            tuple(_list_reader_queries(entry)),
+            tuple(_list_reader_queries(entry, session.dialect.quotation_mark)),
             _count_distributions(session, entry, record),
         )
 
@@ -81,11 +81,16 @@ def read_private_report(store: Store, relation: RelationName) -> PrivateReport |
         return None if entry.epsilon is None else recorded_report.read_private(session, entry)
 
 
-def _list_reader_queries(entry: LedgerEntry) -> Iterator[tuple[str, str]]:
-    """Yield what any reader can count: a description, and the query."""
+def _list_reader_queries(entry: LedgerEntry, mark: str) -> Iterator[tuple[str, str]]:
+    """Yield what any reader can count: a description, and the query.
+
+    Parameters
+    ----------
+    mark : the quotation mark of names, ``Dialect.quotation_mark``.
+    """
     guarantee = entry.guarantee
     requests = guarantee.count_requests(entry.quasi_identifiers)
-    queries = build_reader_queries(entry.name, requests)
+    queries = build_reader_queries(entry.name, requests, mark)
     within_strata = f", within each stratum of {', '.join(guarantee.by)}" if guarantee.by else ""
     if requests.null_agrees:
         yield f"Rows that agree, NULL with every value: {_K_COUNTS_THESE}", queries[0]
@@ -95,7 +100,7 @@ def _list_reader_queries(entry: LedgerEntry) -> Iterator[tuple[str, str]]:
     for columns, query in zip(requests.attribute_columns, queries, strict=False):
         yield f"{columns[0]} by itself{within_strata}: {_K_COUNTS_THESE}", query
     if requests.attribute_columns:
-        whole_rows_query = reader_recount_query(entry.name, requests.columns)
+        whole_rows_query = reader_recount_query(entry.name, requests.columns, mark)
         yield "Whole rows: nothing is guaranteed for them.", whole_rows_query
         return
     count_text = _K_COUNTS_THESE

@@ -182,6 +182,7 @@ class Verification:
         cls,
         display_name: str,
         relation: RelationName,
+        quotation_mark: str,
         names: Sequence[str],
         k: int,
         guarantee: Guarantee,
@@ -195,12 +196,14 @@ class Verification:
         ----------
         display_name : the name of the relation or file for display.
         relation : the recounted relation, as the SQL for readers names it.
+        quotation_mark : the mark around names in this SQL.
         names : the quasi-identifiers and strata.
         k : the requested k.
         guarantee : the guarantee of the release.
         recount : the counts of the relation.
         fields : the other fields of this class.
         """
+        requests = guarantee.count_requests(names)
         return cls(
             relation=display_name,
             quasi_identifiers=tuple(names),
@@ -213,7 +216,7 @@ class Verification:
             k_requested=k,
             k_achieved=guarantee.counted_k(recount),
             k_rows=recount.k_rows,
-            recount_sql="\n".join(build_reader_queries(relation, guarantee.count_requests(names))),
+            recount_sql="\n".join(build_reader_queries(relation, requests, quotation_mark)),
             counted=guarantee.summarize_recount(recount),
             **fields,
         )
@@ -228,11 +231,16 @@ class Verification:
         return {name: value for name, value in asdict(self).items() if name != "counted"}
 
 
-def build_reader_queries(relation: RelationName, requests: CountRequests) -> list[str]:
-    """Build the queries with which readers count the classes again, one per set of columns."""
+def build_reader_queries(relation: RelationName, requests: CountRequests, mark: str) -> list[str]:
+    """Build the queries with which readers count the classes again, one per set of columns.
+
+    Parameters
+    ----------
+    mark : the quotation mark of names, ``Dialect.quotation_mark``.
+    """
     if requests.null_agrees:
-        return [reader_agreement_query(relation, requests.columns)]
-    return [reader_recount_query(relation, columns) for columns in requests.classes]
+        return [reader_agreement_query(relation, requests.columns, mark)]
+    return [reader_recount_query(relation, columns, mark) for columns in requests.classes]
 
 
 def describe_release(verification: Verification | PrivateVerification) -> str:
@@ -322,7 +330,7 @@ def _verify_classes(
     comparison.require_columns(names)
     # Without an entry, require k rows in each class.
     guarantee = Guarantee(k) if entry is None else entry.guarantee
-    with _explain_missing_right(relation):
+    with _explain_missing_right(session, relation):
         recount = count_classes(session, relation, guarantee.count_requests(names))
     # In a chain of several tables, k counts persons, and a class may have fewer rows.
     if guarantee.classes_have_k_rows:
@@ -343,6 +351,7 @@ def _verify_classes(
     return Verification.from_recount(
         str(relation),
         relation,
+        session.dialect.quotation_mark,
         names,
         k,
         guarantee,
@@ -396,7 +405,7 @@ def recount_column_sets(
 
 
 @contextmanager
-def _explain_missing_right(relation: RelationName) -> Iterator[None]:
+def _explain_missing_right(session: Session, relation: RelationName) -> Iterator[None]:
     """Rewrite an error about missing rights in the block to name the right to grant."""
     try:
         yield
@@ -407,7 +416,8 @@ def _explain_missing_right(relation: RelationName) -> Iterator[None]:
         raise InsufficientRights(
             f"This role may not read {relation}.",
             detail=error.detail,
-            hint=f"Its owner runs: GRANT SELECT ON {relation.quoted} TO …;",
+            hint="Its owner runs: GRANT SELECT ON"
+            f" {relation.quote(session.dialect.quotation_mark)} TO …;",
         ) from None
 
 

@@ -104,6 +104,7 @@ def verify_file(
         str(path),
         # DuckDB accepts the path of a file in place of a relation's name.
         RelationName(None, str(path)),
+        session.dialect.quotation_mark,
         names,
         k,
         guarantee,

@@ -60,19 +60,29 @@ def number_classes(relation: RelationName, keys: Sequence[tuple[str, ...]]) -> s
     )
 
 
-def reader_agreement_query(relation: RelationName, quasi_identifiers: Sequence[str]) -> str:
-    """The query with which readers can count the rows that agree, NULL with every value."""
-    names = [quote(name) for name in quasi_identifiers]
-    agrees = " AND ".join(
-        f"(x.{name} = y.{name} OR x.{name} IS NULL OR y.{name} IS NULL)" for name in names
+def reader_agreement_query(
+    relation: RelationName, quasi_identifiers: Sequence[str], mark: str
+) -> str:
+    """The query with which readers can count the rows that agree, NULL with every value.
+
+    Values have numbered aliases, which no column's name can repeat. For ``mark``, see
+    ``statements.reader_recount_query``.
+    """
+    columns = [f"s.{quote(name, mark)}" for name in quasi_identifiers]
+    aliases = [statements.value_column(position) for position in range(len(columns))]
+    values = ", ".join(f"{column} AS {v}" for column, v in zip(columns, aliases, strict=True))
+    agrees = "\n      AND ".join(
+        f"(x.{v} = y.{v} OR x.{v} IS NULL OR y.{v} IS NULL)" for v in aliases
     )
     return (
-        f"WITH classes AS (SELECT {', '.join(names)}, count(*) AS size FROM {relation.quoted}\n"
-        f"                 GROUP BY {', '.join(names)})\n"
-        "SELECT min(agreeing) AS fewest_agreeing_rows, count(*) AS classes, sum(size) AS n_rows\n"
-        "FROM (SELECT x.size, (SELECT sum(y.size) FROM classes AS y\n"
-        f"                      WHERE {agrees}) AS agreeing\n"
-        "      FROM classes AS x) AS counted;"
+        f"WITH {statements.CLASSES} AS (\n"
+        f"  SELECT {values}, count(*) AS class_size\n"
+        f"  FROM {relation.quote(mark)} AS s GROUP BY {', '.join(columns)})\n"
+        "SELECT min(agreeing) AS fewest_agreeing_rows, count(*) AS classes,\n"
+        "  sum(class_size) AS n_rows\n"
+        f"FROM (SELECT x.class_size, (SELECT sum(y.class_size) FROM {statements.CLASSES} AS y\n"
+        f"    WHERE {agrees}) AS agreeing\n"
+        f"  FROM {statements.CLASSES} AS x) AS counted;"
     )
 
 
