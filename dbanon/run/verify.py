@@ -17,6 +17,7 @@ from dbanon.errors import (
     InsufficientRights,
     InvalidParameter,
     RecountFailed,
+    sql_for_hint,
 )
 from dbanon.job.guarantee import Guarantee
 from dbanon.ledger import entries
@@ -413,11 +414,11 @@ def _explain_missing_right(session: Session, relation: RelationName) -> Iterator
         # Subclasses of this error have more precise hints, so leave them unchanged.
         if type(error) is not InsufficientRights:
             raise
+        name = relation.quote(session.dialect.quotation_mark)
         raise InsufficientRights(
             f"This role may not read {relation}.",
             detail=error.detail,
-            hint="Its owner runs: GRANT SELECT ON"
-            f" {relation.quote(session.dialect.quotation_mark)} TO …;",
+            hint=f"Its owner runs: {sql_for_hint(f'GRANT SELECT ON {name} TO …;')}",
         ) from None
 
 
