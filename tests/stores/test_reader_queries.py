@@ -37,8 +37,8 @@ def release(database: Database, **options: Any) -> dbanon.Report:
 
 def count(database: Database, queries: str) -> list[tuple[int, ...]]:
     """The counts of queries that end with a semicolon, which return one row each."""
-    *statements, rest = queries.split(";")
-    assert not rest.strip()
+    *statements, text_after_last = queries.split(";")
+    assert not text_after_last.strip()
     counts = []
     for statement in statements:
         [row] = database.reader_rows(statement)
