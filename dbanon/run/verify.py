@@ -31,9 +31,8 @@ from dbanon.run.comparison import (
     verify_class_weights,
 )
 from dbanon.sessions.names import RelationName, parse_relation
-from dbanon.sessions.recount_statements import reader_agreement_query
+from dbanon.sessions.recount_statements import reader_agreement_query, reader_recount_query
 from dbanon.sessions.session import Session
-from dbanon.sessions.statements import reader_recount_query
 from dbanon.sessions.store import Store
 from dbanon.stores.sql_counts import count_classes, count_sets
 
@@ -182,8 +181,7 @@ class Verification:
     def from_recount(
         cls,
         display_name: str,
-        relation: RelationName,
-        quotation_mark: str,
+        reader_queries: Sequence[str],
         names: Sequence[str],
         k: int,
         guarantee: Guarantee,
@@ -196,15 +194,13 @@ class Verification:
         Parameters
         ----------
         display_name : the name of the relation or file for display.
-        relation : the recounted relation, as the SQL for readers names it.
-        quotation_mark : the mark around names in this SQL.
+        reader_queries : the result of ``build_reader_queries``.
         names : the quasi-identifiers and strata.
         k : the requested k.
         guarantee : the guarantee of the release.
         recount : the counts of the relation.
         fields : the other fields of this class.
         """
-        requests = guarantee.count_requests(names)
         return cls(
             relation=display_name,
             quasi_identifiers=tuple(names),
@@ -217,7 +213,7 @@ class Verification:
             k_requested=k,
             k_achieved=guarantee.counted_k(recount),
             k_rows=recount.k_rows,
-            recount_sql="\n".join(build_reader_queries(relation, requests, quotation_mark)),
+            recount_sql="\n".join(reader_queries),
             counted=guarantee.summarize_recount(recount),
             **fields,
         )
@@ -232,16 +228,31 @@ class Verification:
         return {name: value for name, value in asdict(self).items() if name != "counted"}
 
 
-def build_reader_queries(relation: RelationName, requests: CountRequests, mark: str) -> list[str]:
-    """Build the queries with which readers count the classes again, one per set of columns.
+def build_reader_queries(
+    session: Session,
+    relation: RelationName,
+    requests: CountRequests,
+    reader_name: RelationName | None = None,
+) -> list[str]:
+    """Build the queries with which readers count the classes again.
+
+    There is one per set of columns. Like the recount, they compare what readers see. They run with
+    the database's default settings.
 
     Parameters
     ----------
-    mark : the quotation mark of names, ``Dialect.quotation_mark``.
+    reader_name : the name by which readers know the relation, if it differs.
     """
+    mark = session.dialect.quotation_mark
+    keys = session.catalog.columns_as_displayed(relation, requests.columns, mark)
+    key_of_column = dict(zip(requests.columns, keys, strict=True))
+    relation_sql = (reader_name or relation).quote(mark)
     if requests.null_agrees:
-        return [reader_agreement_query(relation, requests.columns, mark)]
-    return [reader_recount_query(relation, columns, mark) for columns in requests.classes]
+        return [reader_agreement_query(relation_sql, keys)]
+    return [
+        reader_recount_query(relation_sql, [key_of_column[name] for name in columns])
+        for columns in requests.classes
+    ]
 
 
 def describe_release(verification: Verification | PrivateVerification) -> str:
@@ -351,8 +362,7 @@ def _verify_classes(
     comparison.compare_rows()
     return Verification.from_recount(
         str(relation),
-        relation,
-        session.dialect.quotation_mark,
+        build_reader_queries(session, relation, guarantee.count_requests(names)),
         names,
         k,
         guarantee,

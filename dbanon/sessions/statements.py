@@ -483,26 +483,6 @@ def rare_values(relation: RelationName, text: str, min_rows: int) -> str:
     return f"SELECT count(*), coalesce(sum(size), 0) FROM ({rare}) AS rare"
 
 
-def reader_recount_query(
-    relation: RelationName, quasi_identifiers: Sequence[str], mark: str
-) -> str:
-    """The query with which readers can recount a release themselves.
-
-    No alias is a reserved word of a database. Columns have the prefix s, so that GROUP BY never
-    takes an alias for a column of the same name.
-
-    Parameters
-    ----------
-    mark : the quotation mark of names, ``Dialect.quotation_mark``.
-    """
-    columns = ", ".join(f"s.{quote(name, mark)}" for name in quasi_identifiers)
-    return (
-        "SELECT min(class_size) AS smallest_class, count(*) AS classes, sum(class_size) AS n_rows\n"
-        f"FROM (SELECT count(*) AS class_size FROM {relation.quote(mark)} AS s\n"
-        f"      GROUP BY {columns}) AS counted;"
-    )
-
-
 def insert_rows(relation: RelationName, columns: Sequence[str], n_rows: int) -> str:
     """INSERT with bind parameters for ``n_rows`` rows."""
     placeholders = "(" + ", ".join("?" for _ in columns) + ")"

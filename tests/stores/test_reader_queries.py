@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 import dbanon
+from dbanon.errors import ReleaseChanged
 from dbanon.run.inspect_release import inspect_release
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
@@ -90,3 +91,35 @@ def test_any_relation_and_file(database: Database, tmp_path: Path) -> None:
     report = release(database, exports=[file])
     query = str(dbanon.verify_file(file).recount_sql)
     assert duckdb.sql(query).fetchall() == [(report.k_achieved, report.classes, 40)]
+
+
+def test_values_that_are_equal_and_look_different(database: Database) -> None:
+    # Two values of each column are equal in its type or collation, and readers tell them apart.
+    sql_type, first, second = {
+        "duckdb": ("INTERVAL", "INTERVAL '1 month'", "INTERVAL '30 days'"),
+        "sqlite": ("BLOB", "1", "1.0"),
+        "postgresql": ("numeric", "7.5", "7.50"),
+        "mariadb": ("decimal(4,2)", "7.5", "8.5"),
+    }[database.name]
+    text_type = database.types["text"]
+    if database.name == "sqlite":
+        text_type += " COLLATE NOCASE"
+    columns = {"id": "integer", "number": sql_type, "town": text_type, "age": "integer"}
+    database.load("people", columns, [(i, None, "xX"[i % 3 == 0], i % 2) for i in range(40)])
+    database.execute(f"UPDATE people SET number = CASE WHEN id < 12 THEN {first} ELSE {second} END")
+    names = ["number", "town"]
+    verification = dbanon.verify(database.url, "people", quasi_identifiers=names, k=2)
+    assert verification.classes == 4
+    reported = [(verification.k_achieved, 4, 40)]
+    assert count(database, str(verification.recount_sql)) == reported
+
+
+@pytest.mark.in_turn
+def test_a_lost_column_is_left_to_verify(database: Database) -> None:
+    load(database)
+    release(database)
+    database.execute(f"ALTER TABLE {database.relation('release.people')} DROP COLUMN class_size")
+    inspection = inspect_release(open_store(database.url), parse_relation("release.people"))
+    assert inspection.recount_queries == ()
+    with pytest.raises(ReleaseChanged):
+        dbanon.verify(database.url, "release.people")
