@@ -94,7 +94,8 @@ def test_any_relation_and_file(database: Database, tmp_path: Path) -> None:
 
 
 def test_values_that_are_equal_and_look_different(database: Database) -> None:
-    # Two values of each column are equal in its type or collation, and readers tell them apart.
+    # Numbers are equal in their type and look different, except on MariaDB; so are towns on SQLite
+    # and MariaDB, whose collation ignores case.
     sql_type, first, second = {
         "duckdb": ("INTERVAL", "INTERVAL '1 month'", "INTERVAL '30 days'"),
         "sqlite": ("BLOB", "1", "1.0"),
@@ -104,8 +105,8 @@ def test_values_that_are_equal_and_look_different(database: Database) -> None:
     text_type = database.types["text"]
     if database.name == "sqlite":
         text_type += " COLLATE NOCASE"
-    columns = {"id": "integer", "number": sql_type, "town": text_type, "age": "integer"}
-    database.load("people", columns, [(i, None, "xX"[i % 3 == 0], i % 2) for i in range(40)])
+    columns = {"id": "integer", "number": sql_type, "town": text_type}
+    database.load("people", columns, [(i, None, "xX"[i % 3 == 0]) for i in range(40)])
     database.execute(f"UPDATE people SET number = CASE WHEN id < 12 THEN {first} ELSE {second} END")
     names = ["number", "town"]
     verification = dbanon.verify(database.url, "people", quasi_identifiers=names, k=2)
