@@ -35,14 +35,15 @@ def find_dominated_classes(microdata: Microdata, partition: Partition) -> NDArra
     labels = partition.labels[members].astype(np.int64)
     weights = microdata.weights[members]
     totals = np.bincount(labels, weights, partition.n_classes)
-    largest = np.zeros(partition.n_classes)
+    largest_weights = np.zeros(partition.n_classes)
     if microdata.entities is None:
-        np.maximum.at(largest, labels, weights)
+        np.maximum.at(largest_weights, labels, weights)
     else:
         pairs = np.column_stack((labels, microdata.entities[members]))
-        persons, indexes = np.unique(pairs, axis=0, return_inverse=True)
-        np.maximum.at(largest, persons[:, 0], np.bincount(indexes.reshape(-1), weights))
-    return largest > MAX_PERSON_SHARE * totals
+        distinct_pairs, indexes = np.unique(pairs, axis=0, return_inverse=True)
+        person_weights = np.bincount(indexes.reshape(-1), weights)
+        np.maximum.at(largest_weights, distinct_pairs[:, 0], person_weights)
+    return largest_weights > MAX_PERSON_SHARE * totals
 
 
 def compute_weighted_means(
@@ -57,8 +58,10 @@ def compute_weighted_means(
     values, weights : float64 (n,); weights are above 0.
     """
     members, starts = partition.members, partition.starts
-    grouped, shares = values[members], weights[members]
-    # Shares add up to 1, so that large weights do not overflow.
-    shares = shares / np.repeat(np.add.reduceat(shares, starts), partition.sizes)
-    low, high = np.minimum.reduceat(grouped, starts), np.maximum.reduceat(grouped, starts)
-    return np.asarray(np.clip(np.add.reduceat(shares * grouped, starts), low, high))
+    class_values, class_weights = values[members], weights[members]
+    totals = np.add.reduceat(class_weights, starts)
+    # The shares of a class add up to 1, so that products with large weights do not overflow.
+    shares = class_weights / np.repeat(totals, partition.sizes)
+    means = np.add.reduceat(shares * class_values, starts)
+    low, high = np.minimum.reduceat(class_values, starts), np.maximum.reduceat(class_values, starts)
+    return np.asarray(np.clip(means, low, high))

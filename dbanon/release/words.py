@@ -117,21 +117,21 @@ def describe_coding(arguments: JsonMapping) -> list[tuple[str, str]]:
         )
         for is_copy in (False, True)
     )
-    described = []
+    label_texts = []
     if coded_columns:
         text = f"{coded_columns}; losses are measured against the coded values"
-        described.append(("coded before classes are made", text))
+        label_texts.append(("coded before classes are made", text))
     if coded_copies:
-        described.append(("coded when copied", coded_copies))
-    from_data = [
+        label_texts.append(("coded when copied", coded_copies))
+    data_thresholds = [
         f"{option} of {name} ({percentile})"
         for option, columns in arguments.get("thresholds_from_data", {}).items()
         for name, percentile in columns.items()
     ]
-    if from_data:
-        text = f"{', '.join(from_data)}; asked for by name, rounded to two digits"
-        described.append(("thresholds taken from the data", text))
-    return described
+    if data_thresholds:
+        text = f"{', '.join(data_thresholds)}; asked for by name, rounded to two digits"
+        label_texts.append(("thresholds taken from the data", text))
+    return label_texts
 
 
 def describe_date_shift(arguments: JsonMapping) -> list[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dbanon.data.schema import Attribute, Role
 from dbanon.ledger import entries, recorded_report
@@ -16,14 +16,13 @@ from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 from dbanon.sessions.statements import (
     rare_values,
-    reader_recount_query,
     shared_values,
     value_counts,
 )
 from dbanon.sessions.store import Store
 
-# A column with more distinct released values than this is shown without a distribution.
 _K_COUNTS_THESE = "k counts these."
+# A column with more distinct released values than this is shown without a distribution.
 _MAX_VALUES = 2_000_000
 
 
@@ -61,7 +60,7 @@ def inspect_release(store: Store, relation: RelationName) -> ReleaseInspection:
         record = recorded_report.read(session, entry)
         return ReleaseInspection(
             record,
-            tuple(_list_reader_queries(entry)),
+            tuple(_list_reader_queries(session, entry)),
             _count_distributions(session, entry, record),
         )
 
@@ -81,11 +80,17 @@ def read_private_report(store: Store, relation: RelationName) -> PrivateReport |
         return None if entry.epsilon is None else recorded_report.read_private(session, entry)
 
 
-def _list_reader_queries(entry: LedgerEntry) -> Iterator[tuple[str, str]]:
-    """Yield what any reader can count: a description, and the query."""
+def _list_reader_queries(session: Session, entry: LedgerEntry) -> Iterator[tuple[str, str]]:
+    """Yield what any reader can count: a description, and the query.
+
+    Nothing can be counted if the relation no longer has a column.
+    """
     guarantee = entry.guarantee
     requests = guarantee.count_requests(entry.quasi_identifiers)
-    queries = build_reader_queries(entry.name, requests)
+    schema = session.catalog.find_source(entry.name).schema
+    if not set(requests.columns) <= {attribute.name for attribute in schema.attributes}:
+        return
+    queries = build_reader_queries(session, entry.name, requests)
     within_strata = f", within each stratum of {', '.join(guarantee.by)}" if guarantee.by else ""
     if requests.null_agrees:
         yield f"Rows that agree, NULL with every value: {_K_COUNTS_THESE}", queries[0]
@@ -95,7 +100,8 @@ def _list_reader_queries(entry: LedgerEntry) -> Iterator[tuple[str, str]]:
     for columns, query in zip(requests.attribute_columns, queries, strict=False):
         yield f"{columns[0]} by itself{within_strata}: {_K_COUNTS_THESE}", query
     if requests.attribute_columns:
-        whole_rows_query = reader_recount_query(entry.name, requests.columns)
+        row_requests = replace(requests, attribute_columns=())
+        [whole_rows_query] = build_reader_queries(session, entry.name, row_requests)
         yield "Whole rows: nothing is guaranteed for them.", whole_rows_query
         return
     count_text = _K_COUNTS_THESE

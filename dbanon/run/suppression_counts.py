@@ -34,10 +34,12 @@ def count_for_owner(
     source, and ``fewest_agreeing_rows``, the smallest number of rows that agree with one of them.
     """
     row_partition, _ = classes.combine_into_row_partition()
-    released = np.flatnonzero(row_partition.labels >= 0)
+    released_records = np.flatnonzero(row_partition.labels >= 0)
     names = [attribute.name for attribute in originals.attributes]
-    codes = codes_of_cells(code_for_method(originals, policy))[released]
-    demands = list_demands(names, int(policy.k), sets_to_search(policy, names), len(released))
+    codes = codes_of_cells(code_for_method(originals, policy))[released_records]
+    demands = list_demands(
+        names, int(policy.k), sets_to_search(policy, names), len(released_records)
+    )
     counts = {
         "cells": sum(suppressed_cells(suppressed).values()),
         "least_cells": count_least_cells(codes, demands, missing_agrees=policy.null_agrees),
@@ -46,7 +48,7 @@ def count_for_owner(
         return counts
     released_codes = codes.copy()
     if suppressed.suppressed is not None:
-        released_codes[suppressed.suppressed[released]] = MISSING
+        released_codes[suppressed.suppressed[released_records]] = MISSING
     persons, person_ids = number_distinct_rows(codes)
     rows, row_ids = number_distinct_rows(released_codes)
     sizes = np.bincount(row_ids)[:, None].astype(np.float64)

@@ -17,6 +17,7 @@ from dbanon.errors import (
     InsufficientRights,
     InvalidParameter,
     RecountFailed,
+    sql_for_hint,
 )
 from dbanon.job.guarantee import Guarantee
 from dbanon.ledger import entries
@@ -30,9 +31,8 @@ from dbanon.run.comparison import (
     verify_class_weights,
 )
 from dbanon.sessions.names import RelationName, parse_relation
-from dbanon.sessions.recount_statements import reader_agreement_query
+from dbanon.sessions.recount_statements import reader_agreement_query, reader_recount_query
 from dbanon.sessions.session import Session
-from dbanon.sessions.statements import reader_recount_query
 from dbanon.sessions.store import Store
 from dbanon.stores.sql_counts import count_classes, count_sets
 
@@ -181,7 +181,7 @@ class Verification:
     def from_recount(
         cls,
         display_name: str,
-        relation: RelationName,
+        reader_queries: Sequence[str],
         names: Sequence[str],
         k: int,
         guarantee: Guarantee,
@@ -194,7 +194,7 @@ class Verification:
         Parameters
         ----------
         display_name : the name of the relation or file for display.
-        relation : the recounted relation, as the SQL for readers names it.
+        reader_queries : the result of ``build_reader_queries``.
         names : the quasi-identifiers and strata.
         k : the requested k.
         guarantee : the guarantee of the release.
@@ -213,7 +213,7 @@ class Verification:
             k_requested=k,
             k_achieved=guarantee.counted_k(recount),
             k_rows=recount.k_rows,
-            recount_sql="\n".join(build_reader_queries(relation, guarantee.count_requests(names))),
+            recount_sql="\n".join(reader_queries),
             counted=guarantee.summarize_recount(recount),
             **fields,
         )
@@ -228,11 +228,31 @@ class Verification:
         return {name: value for name, value in asdict(self).items() if name != "counted"}
 
 
-def build_reader_queries(relation: RelationName, requests: CountRequests) -> list[str]:
-    """Build the queries with which readers count the classes again, one per set of columns."""
+def build_reader_queries(
+    session: Session,
+    relation: RelationName,
+    requests: CountRequests,
+    reader_name: RelationName | None = None,
+) -> list[str]:
+    """Build the queries with which readers count the classes again.
+
+    There is one per set of columns. Like the recount, they compare what readers see. They run with
+    the database's default settings.
+
+    Parameters
+    ----------
+    reader_name : the name by which readers know the relation, if it differs.
+    """
+    mark = session.dialect.quotation_mark
+    keys = session.catalog.columns_as_displayed(relation, requests.columns, mark)
+    key_of_column = dict(zip(requests.columns, keys, strict=True))
+    relation_sql = (reader_name or relation).quote(mark)
     if requests.null_agrees:
-        return [reader_agreement_query(relation, requests.columns)]
-    return [reader_recount_query(relation, columns) for columns in requests.classes]
+        return [reader_agreement_query(relation_sql, keys)]
+    return [
+        reader_recount_query(relation_sql, [key_of_column[name] for name in columns])
+        for columns in requests.classes
+    ]
 
 
 def describe_release(verification: Verification | PrivateVerification) -> str:
@@ -322,7 +342,7 @@ def _verify_classes(
     comparison.require_columns(names)
     # Without an entry, require k rows in each class.
     guarantee = Guarantee(k) if entry is None else entry.guarantee
-    with _explain_missing_right(relation):
+    with _explain_missing_right(session, relation):
         recount = count_classes(session, relation, guarantee.count_requests(names))
     # In a chain of several tables, k counts persons, and a class may have fewer rows.
     if guarantee.classes_have_k_rows:
@@ -342,7 +362,7 @@ def _verify_classes(
     comparison.compare_rows()
     return Verification.from_recount(
         str(relation),
-        relation,
+        build_reader_queries(session, relation, guarantee.count_requests(names)),
         names,
         k,
         guarantee,
@@ -396,7 +416,7 @@ def recount_column_sets(
 
 
 @contextmanager
-def _explain_missing_right(relation: RelationName) -> Iterator[None]:
+def _explain_missing_right(session: Session, relation: RelationName) -> Iterator[None]:
     """Rewrite an error about missing rights in the block to name the right to grant."""
     try:
         yield
@@ -404,10 +424,11 @@ def _explain_missing_right(relation: RelationName) -> Iterator[None]:
         # Subclasses of this error have more precise hints, so leave them unchanged.
         if type(error) is not InsufficientRights:
             raise
+        name = relation.quote(session.dialect.quotation_mark)
         raise InsufficientRights(
             f"This role may not read {relation}.",
             detail=error.detail,
-            hint=f"Its owner runs: GRANT SELECT ON {relation.quoted} TO …;",
+            hint=f"Its owner runs: {sql_for_hint(f'GRANT SELECT ON {name} TO …;')}",
         ) from None
 
 

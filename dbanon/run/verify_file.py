@@ -20,7 +20,12 @@ from dbanon.job.guarantee_names import guarantee_from_ledger
 from dbanon.job.weight import WEIGHT_RECORD
 from dbanon.ledger.entry_checks import MALFORMED_ERRORS, is_list_of_strings, require_arguments
 from dbanon.run.comparison import recount_models, verify_class_weights
-from dbanon.run.verify import Verification, recount_column_sets, require_k
+from dbanon.run.verify import (
+    Verification,
+    build_reader_queries,
+    recount_column_sets,
+    require_k,
+)
 from dbanon.sessions.names import RelationName
 from dbanon.stores.duckdb.file_counts import open_file_session
 from dbanon.stores.exports.formats import metadata_of
@@ -83,7 +88,8 @@ def verify_file(
             if name not in [attribute.name for attribute in relation.schema.attributes]:
                 raise ColumnNotFound(f'The file {path} has no column "{name}".')
         guarantee = guarantee_from_ledger(k, arguments)
-        recount = count_classes(session, relation.name, guarantee.count_requests(names))
+        requests = guarantee.count_requests(names)
+        recount = count_classes(session, relation.name, requests)
         if guarantee.classes_have_k_rows:
             require_k(
                 guarantee, recount, k, str(path), "Delete the file, and export the release again."
@@ -100,10 +106,12 @@ def verify_file(
         )
         design_weight = arguments.get(WEIGHT_RECORD, {})
         verify_class_weights(session, relation.name, names, design_weight, k)
+        # DuckDB accepts the path of a file in place of a relation's name.
+        path_name = RelationName(None, str(path))
+        reader_queries = build_reader_queries(session, relation.name, requests, path_name)
     return Verification.from_recount(
         str(path),
-        # DuckDB accepts the path of a file in place of a relation's name.
-        RelationName(None, str(path)),
+        reader_queries,
         names,
         k,
         guarantee,

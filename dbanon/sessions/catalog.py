@@ -9,7 +9,7 @@ from dbanon.data.schema import Attribute
 from dbanon.data.types import JsonObject
 from dbanon.sessions.base import ExistingRelation, Relation
 from dbanon.sessions.connection import Connection
-from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.names import DOUBLE_QUOTE, RelationName, quote
 
 
 class Catalog(ABC):
@@ -100,10 +100,16 @@ class Catalog(ABC):
         ]
 
     def columns_as_displayed(
-        self, relation: RelationName, names: Sequence[str]
+        self, relation: RelationName, names: Sequence[str], mark: str = DOUBLE_QUOTE
     ) -> list[tuple[str, ...]]:
-        """Return the result of ``expression_as_displayed`` for each column, over the alias s."""
-        return self.expressions_as_displayed(relation, {name: f"s.{quote(name)}" for name in names})
+        """Return the result of ``expression_as_displayed`` for each column, over the alias s.
+
+        Parameters
+        ----------
+        mark : the quotation mark of names; see ``names.quote``.
+        """
+        columns = {name: f"s.{quote(name, mark)}" for name in names}
+        return self.expressions_as_displayed(relation, columns)
 
     def read_column_comments(self, source: RelationName) -> dict[str, str]:
         """Return the comments on a table's columns, by column; empty if there are none."""

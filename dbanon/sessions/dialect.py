@@ -15,12 +15,14 @@ from dbanon.data.schema import CASEFOLD, WHITE_SPACE, Attribute, Kind, Role
 from dbanon.errors import InvalidName, UnsupportedType
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.names import quote
+from dbanon.sessions.names import DOUBLE_QUOTE, quote
 
 
 class Dialect(ABC):
     """The SQL of one database system; each store has a subclass."""
 
+    # The mark around names in statements that users run, whatever the settings of their session.
+    quotation_mark: ClassVar[str] = DOUBLE_QUOTE
     # The maximum length of a name in bytes; None for no limit.
     name_limit: ClassVar[int | None] = None
     # SQL that follows the definition of a temporary table.

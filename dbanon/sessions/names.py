@@ -16,6 +16,8 @@ from dbanon.data.array_types import AnyArray
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidName, NameTooLong, SchemaCreated, SchemaNotFound
 
+DOUBLE_QUOTE = '"'
+
 
 @dataclass(frozen=True)
 class RelationName:
@@ -43,18 +45,27 @@ class RelationName:
     @property
     def quoted(self) -> str:
         """The name in SQL."""
+        return self.quote(DOUBLE_QUOTE)
+
+    def quote(self, mark: str) -> str:
+        """Write the name in SQL, with this quotation mark around each part."""
         if self.staging_table is not None:
-            return quote(self.staging_table)
+            return quote(self.staging_table, mark)
         parts = (self.catalog, self.schema, self.name)
-        return ".".join(quote(part) for part in parts if part is not None)
+        return ".".join(quote(part, mark) for part in parts if part is not None)
 
     def sibling(self, name: str) -> RelationName:
         """Return the name of another relation in the same schema."""
         return RelationName(self.schema, name, catalog=self.catalog)
 
 
-def quote(identifier: str) -> str:
-    """Quote an identifier in double quotes, which preserve case and all characters.
+def quote(identifier: str, mark: str = DOUBLE_QUOTE) -> str:
+    """Quote an identifier, which preserves case and all characters.
+
+    Parameters
+    ----------
+    mark : the quotation mark. dbanon's own sessions read names in double quotes on all databases.
+        Statements that users run need ``Dialect.quotation_mark``.
 
     Raises
     ------
@@ -62,7 +73,7 @@ def quote(identifier: str) -> str:
     """
     if not identifier or "\0" in identifier:
         raise InvalidName("A name is empty or contains a NUL character.")
-    return '"' + identifier.replace('"', '""') + '"'
+    return mark + identifier.replace(mark, mark + mark) + mark
 
 
 def quote_list(identifiers: Iterable[str], prefix: str = "") -> str:

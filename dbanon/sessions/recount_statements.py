@@ -60,19 +60,48 @@ def number_classes(relation: RelationName, keys: Sequence[tuple[str, ...]]) -> s
     )
 
 
-def reader_agreement_query(relation: RelationName, quasi_identifiers: Sequence[str]) -> str:
-    """The query with which readers can count the rows that agree, NULL with every value."""
-    names = [quote(name) for name in quasi_identifiers]
-    agrees = " AND ".join(
-        f"(x.{name} = y.{name} OR x.{name} IS NULL OR y.{name} IS NULL)" for name in names
-    )
+def reader_recount_query(relation: str, keys: Sequence[tuple[str, ...]]) -> str:
+    """The query with which readers can recount a release themselves.
+
+    No alias is a reserved word of a database. Columns have the prefix s, so that GROUP BY never
+    takes an alias for a column of the same name.
+
+    Parameters
+    ----------
+    relation : SQL of the release's name. Here and in ``keys``, names are quoted with
+        ``Dialect.quotation_mark``.
+    keys : as for ``recount_classes``.
+    """
     return (
-        f"WITH classes AS (SELECT {', '.join(names)}, count(*) AS size FROM {relation.quoted}\n"
-        f"                 GROUP BY {', '.join(names)})\n"
-        "SELECT min(agreeing) AS fewest_agreeing_rows, count(*) AS classes, sum(size) AS n_rows\n"
-        "FROM (SELECT x.size, (SELECT sum(y.size) FROM classes AS y\n"
-        f"                      WHERE {agrees}) AS agreeing\n"
-        "      FROM classes AS x) AS counted;"
+        "SELECT min(class_size) AS smallest_class, count(*) AS classes, sum(class_size) AS n_rows\n"
+        f"FROM (SELECT count(*) AS class_size FROM {relation} AS s\n"
+        f"      GROUP BY {comma_list(keys)}) AS counted;"
+    )
+
+
+def reader_agreement_query(relation: str, keys: Sequence[tuple[str, ...]]) -> str:
+    """The query with which readers can count the rows that agree, NULL with every value.
+
+    The parameters are those of ``reader_recount_query``.
+    """
+    values, _ = _number_expressions(keys)
+    conditions, n_parts = [], 0
+    for column in keys:
+        parts = [statements.value_column(n_parts + part) for part in range(len(column))]
+        n_parts += len(column)
+        equal = " AND ".join(f"x.{part} = y.{part}" for part in parts)
+        # The first expression of a column is NULL if the value is.
+        conditions.append(f"({equal} OR x.{parts[0]} IS NULL OR y.{parts[0]} IS NULL)")
+    agrees = "\n      AND ".join(conditions)
+    return (
+        f"WITH {statements.CLASSES} AS (\n"
+        f"  SELECT {values}, count(*) AS class_size\n"
+        f"  FROM {relation} AS s GROUP BY {comma_list(keys)})\n"
+        "SELECT min(agreeing) AS fewest_agreeing_rows, count(*) AS classes,\n"
+        "  sum(class_size) AS n_rows\n"
+        f"FROM (SELECT x.class_size, (SELECT sum(y.class_size) FROM {statements.CLASSES} AS y\n"
+        f"    WHERE {agrees}) AS agreeing\n"
+        f"  FROM {statements.CLASSES} AS x) AS counted;"
     )
 
 

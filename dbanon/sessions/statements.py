@@ -483,16 +483,6 @@ def rare_values(relation: RelationName, text: str, min_rows: int) -> str:
     return f"SELECT count(*), coalesce(sum(size), 0) FROM ({rare}) AS rare"
 
 
-def reader_recount_query(relation: RelationName, quasi_identifiers: Sequence[str]) -> str:
-    """The query with which readers can recount a release themselves."""
-    names = quote_list(quasi_identifiers)
-    return (
-        "SELECT min(size) AS smallest_class, count(*) AS classes, sum(size) AS rows\n"
-        f"FROM (SELECT count(*) AS size FROM {relation.quoted}\n"
-        f"      GROUP BY {names}) AS classes;"
-    )
-
-
 def insert_rows(relation: RelationName, columns: Sequence[str], n_rows: int) -> str:
     """INSERT with bind parameters for ``n_rows`` rows."""
     placeholders = "(" + ", ".join("?" for _ in columns) + ")"

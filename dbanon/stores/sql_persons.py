@@ -160,14 +160,13 @@ def count_tails(
             joins = statements.join_values(position, session.dialect.value_of(column))
             person = statements.code_column(position)
     units = f"DISTINCT {person}" if draft.roles.entity_columns else "*"
-    return {
-        label: int(
-            session.rows(f"SELECT count({units}) FROM {rows}{joins} WHERE {value} = '{label}'")[0][
-                0
-            ]
-        )
-        for label in coding.tail_labels
-    }
+    tail_counts = {}
+    # Labels are made of numbers and signs, so they need no escaping.
+    for label in coding.tail_labels:
+        query = f"SELECT count({units}) FROM {rows}{joins} WHERE {value} = '{label}'"
+        [(n_units,)] = session.rows(query)
+        tail_counts[label] = int(n_units)
+    return tail_counts
 
 
 def _recount_entities(

@@ -254,7 +254,7 @@ def test_methods_lists_them_all() -> None:
 def test_demo(tmp_path: Path) -> None:
     done = run("demo", "--rows", "2000", "--directory", str(tmp_path / "demo"))
     assert done.exit_code == 0, done.output
-    assert "SELECT min(size) AS smallest_class" in done.stdout
+    assert "SELECT min(class_size) AS smallest_class" in done.stdout
     assert (tmp_path / "demo" / "persons.duckdb").exists()
 
 

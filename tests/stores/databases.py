@@ -76,6 +76,10 @@ class Database(ABC):
     @abstractmethod
     def rows(self, sql: str) -> Rows: ...
 
+    def reader_rows(self, sql: str) -> Rows:
+        """Rows of a query as a reader gets them, with the database's default settings."""
+        return self.rows(sql)
+
     @abstractmethod
     def relations(self) -> set[tuple[str, str]]:
         """Every table and view that is not the system's, staging included, and every schema."""
@@ -314,6 +318,13 @@ class MariadbDatabase(Database):
 
     def rows(self, sql: str) -> Rows:
         return self.server.execute(sql, database="app")
+
+    def reader_rows(self, sql: str) -> Rows:
+        with closing(self.server.connect("app")) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT @@sql_mode = @@GLOBAL.sql_mode, @@sql_mode LIKE '%ANSI_QUOTES%'")
+            assert cursor.fetchall() == ((1, 0),)
+            cursor.execute(sql)
+            return list(cursor.fetchall())
 
     def relations(self) -> set[tuple[str, str]]:
         return set(

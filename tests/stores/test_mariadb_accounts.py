@@ -158,3 +158,16 @@ def test_no_password_is_shown(clerk: str, tmp_path: Path) -> None:
     with pytest.raises(DbanonError) as caught:
         dbanon.plan(clerk, table="nobody", output="released", quasi_identifiers=["age"], k=3)
     assert PASSWORD not in f"{caught.value} {caught.value.to_dict()}"
+
+
+def test_the_right_to_grant_for_a_recount_is_named_as_mariadb_quotes(
+    clerk: str, mariadb_server: MariadbServer
+) -> None:
+    # The right to insert shows the columns, and not the rows.
+    mariadb_server.execute(
+        "REVOKE ALL ON *.* FROM clerk@localhost", "GRANT INSERT ON app.people TO clerk@localhost"
+    )
+    url = clerk.replace("clerk@", "clerk:p%23ss%20word%251@")
+    with pytest.raises(InsufficientRights) as caught:
+        dbanon.verify(url, "app.people", quasi_identifiers=["age"], k=3)
+    assert caught.value.hint == "Its owner runs: GRANT SELECT ON `app`.`people` TO …;"

@@ -34,6 +34,8 @@ from dbanon.sessions.names import RelationName, quote
 # A value as the driver sends it.
 MariadbValue: TypeAlias = int | float | str | bytes | Decimal | None
 
+# Names in backticks are read in every SQL mode, those in double quotes only with ANSI_QUOTES.
+QUOTATION_MARK = "`"
 # Compares texts by bytes, without padding the shorter one with spaces.
 COLLATION = "utf8mb4_nopad_bin"
 # Character set and collation of text columns.
@@ -377,18 +379,19 @@ def literals(
 
 def quote_name(name: str) -> str:
     """Quote a name for statements that users run, whatever the SQL mode of their session."""
-    return "`" + name.replace("`", "``") + "`"
+    return quote(name, QUOTATION_MARK)
 
 
 def quote_dotted(name: RelationName) -> str:
     """Quote a relation's name, with its schema, for statements that users run."""
-    return ".".join(quote_name(word) for word in (name.schema, name.name) if word)
+    return name.quote(QUOTATION_MARK)
 
 
 def quote_account(account: str | None) -> str:
     """Quote an account for statements that users run, such as `app`@`%`."""
     user, _, host = str(account).rpartition("@")
-    return f"{quote_name(user)}@{quote_name(host)}"
+    # The user of an anonymous account is empty, which no other name is.
+    return f"{quote_name(user) if user else '``'}@{quote_name(host)}"
 
 
 def unused_name(name: str, existing_names: Sequence[str]) -> str:
@@ -410,6 +413,7 @@ def row_number_column(source: Relation) -> str:
 class MariadbDialect(Dialect):
     """The SQL of MariaDB."""
 
+    quotation_mark = QUOTATION_MARK
     name_limit = 64
     staging_suffix = STAGING_OPTIONS
 

@@ -122,10 +122,9 @@ def _choose_labels(column: pa.ChunkedArray, codes: Mapping[str, int]) -> Mapping
     kept_codes = {text: codes[text] for text in texts if text in codes}
     other_texts = [text for text in texts if text not in codes]
     # Only numbers of released texts count, so that nothing shows which others the source has.
-    first = (
-        10 ** len(str(max(kept_codes.values()))) if max(kept_codes.values(), default=0) > 0 else 1
-    )
-    return kept_codes | {text: number for number, text in enumerate(other_texts, first)}
+    largest_code = max(kept_codes.values(), default=0)
+    first_code = 10 ** len(str(largest_code)) if largest_code > 0 else 1
+    return kept_codes | {text: number for number, text in enumerate(other_texts, first_code)}
 
 
 def _natural_order(text: str) -> tuple[tuple[float, ...], str]:

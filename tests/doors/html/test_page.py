@@ -126,7 +126,7 @@ def test_contents_of_the_page(full_release: Release, text: str) -> None:
         report.seed_policy,
         report.earlier_releases,
         "It is not differential privacy.",
-        'GROUP BY "born", "height"',
+        'GROUP BY s."born", s."height"',
         "1/5 = 0.2000",
         "linkage_risk",
         "entropy_l 1.2",
