@@ -180,6 +180,32 @@ def test_thresholds_from_the_data(database: Database, entity: str | None) -> Non
     assert again.arguments["top"] == report.arguments["top"]
 
 
+def test_thresholds_of_the_selected_rows(database: Database) -> None:
+    frame = load(database)
+    database.execute(f"UPDATE {database.relation('people')} SET income = 1000 + 7 * id")
+    frame = frame.assign(income=1000 + 7 * frame["id"])
+    # Of the incomes 1000, 1007, …, 1413 of 60 rows, the 54th is 1371.
+    coded = options(top={"income": "p90"})
+    report = database.anonymize(**coded, where="id < 60")
+    assert report.arguments["top"] == {"income": 1300}
+    # The other rows are withheld: their age is NULL.
+    database.execute(f"UPDATE {database.relation('people')} SET age = NULL WHERE id >= 60")
+    frame["age"] = frame["age"].where(frame["id"] < 60)
+    withheld = coded | {"nulls": "suppress", "max_suppression": 0.5}
+    report = database.anonymize(**withheld, output="release.other", releases="independent")
+    assert report.arguments["top"] == {"income": 1300}
+    _, of_frame_report = dbanon.anonymize_frame(frame, **withheld)
+    assert of_frame_report.arguments["top"] == {"income": 1300}
+
+
+def test_a_percentile_that_is_no_number() -> None:
+    frame = pd.DataFrame({"age": [20, 30] * 30, "income": [1.5] * 50 + [np.inf] * 10})
+    with pytest.raises(InvalidParameter, match='"income" has no finite number'):
+        dbanon.anonymize_frame(
+            frame, quasi_identifiers=["age"], keep=["income"], k=3, top={"income": "p99"}
+        )
+
+
 def test_refusals(database: Database) -> None:
     load(database)
 
