@@ -238,9 +238,9 @@ OF_TABLES = (
         does=[{"top": {"age": 50}, "bottom": {"age": 30}}, {"top": None}, {"bottom": None}],
     ),
     Case(
-        "Code quasi-identifiers only.",
+        "Make it a quasi-identifier, or copy it: `keep`.",
         {"top": {"pid": 20}},
-        does=[{"top": {"age": 50}}, {"quasi_identifiers": ["pid", "age"]}],
+        does=[{"quasi_identifiers": ["pid", "age"]}, {"keep": ["pid"]}],
     ),
     Case(
         "Make it a number in a view, such as",
