@@ -320,7 +320,7 @@ class Coding:
     def option_of(self, columns: Collection[str]) -> str:
         """An option that names one of these columns; empty if there is none."""
         options = {"top": self.top, "bottom": self.bottom, "recode": self.recode}
-        return next((o for o, named in options.items() if set(named) & {*columns}), "")
+        return next((name for name, codings in options.items() if {*codings} & {*columns}), "")
 
     def _kind_error(self, attribute: Attribute) -> UnsupportedType:
         """Build the error for a column that does not hold numbers."""

@@ -155,6 +155,26 @@ def test_the_recount_refuses_a_number_beyond(
     assert "95" not in str(error)
 
 
+@pytest.mark.parametrize("coding", [{"top": {"income": 90}}, {"recode": {"income": [20, 40]}}])
+def test_the_recount_refuses_a_number_beyond_in_copies(
+    database: Database,
+    make_database: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    coding: dict[str, Any],
+) -> None:
+    frame = load(database)
+    other = make_database("sqlite" if database.name == "duckdb" else "duckdb")
+    for module in ("copied_rows", "frame.target"):
+        monkeypatch.setattr(
+            f"dbanon.stores.{module}.code_value",
+            lambda value, coding: None if value is None else str(value),
+        )
+    refuse(database, RecountFailed, '"income" was coded', target=other.url, **options(**coding))
+    assert ("release", "people") not in other.relations()
+    with pytest.raises(RecountFailed, match='"income" was coded'):
+        dbanon.anonymize_frame(frame, **options(**coding))
+
+
 @pytest.mark.parametrize("entity", [None, "person"])
 def test_thresholds_from_the_data(database: Database, entity: str | None) -> None:
     frame = load(database)

@@ -263,6 +263,25 @@ def test_the_recount_refuses_a_wrong_offset(
     refuse(database, RecountFailed, "not their originals with one offset", **options())
 
 
+@pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
+def test_the_recount_refuses_wrong_copies(
+    database: Database, make_database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = load(database)
+    other = make_database("sqlite" if database.name == "duckdb" else "duckdb")
+    message = "not their originals with one offset"
+    with monkeypatch.context() as patch:
+        patch.setattr("dbanon.stores.copied_rows.shift_value", lambda value, offset: value)
+        refuse(database, RecountFailed, message, **options(target=other.url))
+        assert ("release", "people") not in other.relations()
+    monkeypatch.setattr(
+        "dbanon.stores.frame.target._shifted_column",
+        lambda values, draft, records: values.reset_index(drop=True),
+    )
+    with pytest.raises(RecountFailed, match=message):
+        dbanon.anonymize_frame(frame, **options())
+
+
 @pytest.mark.parametrize(
     ("value", "column"),
     [("0001-01-20", "admitted"), ("9999-12-20", "discharged"), ("2262-01-01 00:00:00", "seen")],
