@@ -660,4 +660,9 @@ OF_TABLES = (
         {"decimal": ",", "thousands": ","},
         does=[{"decimal": None, "thousands": None}],
     ),
+    Case(
+        "Make it a quasi-identifier.",
+        {**_GENERALIZE, "recode": {"town": {"A": "*"}}},
+        does=[{"quasi_identifiers": ["age", "town"], "method": "gaa_cp"}],
+    ),
 )
