@@ -184,8 +184,9 @@ class CopyCoding:
     def label_of(self, number: float) -> str | None:
         """The label of a number; None if the number is released as it is."""
         for comparison, border, label in self.conditions:
-            is_in_band = number < float(border) if comparison == "<" else number >= float(border)
-            if is_in_band:
+            is_below = number < float(border)
+            # NaN is above all numbers, as in databases.
+            if is_below == (comparison == "<"):
                 return label
         return None
 

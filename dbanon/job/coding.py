@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,7 +144,7 @@ class Coding:
                     hint="Name its thresholds as the first and the last border of `recode`.",
                 )
         for name, top in self.numbers_of("top").items():
-            if name in self.bottom and self.numbers_of("bottom").get(name, top - 1) >= top:
+            if self.numbers_of("bottom").get(name, -inf) >= top:
                 raise InvalidParameter(
                     f'The `bottom` of "{name}" must be below its `top`.',
                     hint="Exchange them, or leave one out.",
@@ -238,9 +239,11 @@ class Coding:
                 continue
             if attribute is None:
                 raise InvalidParameter(
-                    f'Column "{name}", named in {self._options_of(name)}, is not a'
-                    " quasi-identifier.",
-                    hint="Code quasi-identifiers only. Code other columns in a view.",
+                    f'Column "{name}", named in {self._options_of(name)}, is neither a'
+                    " quasi-identifier nor copied.",
+                    hint="Make it a quasi-identifier."
+                    if name in self.groups
+                    else "Make it a quasi-identifier, or copy it: `keep`.",
                 )
             if name in self.groups:
                 if attribute.kind is not Kind.CATEGORY:
@@ -317,7 +320,7 @@ class Coding:
     def option_of(self, columns: Collection[str]) -> str:
         """An option that names one of these columns; empty if there is none."""
         options = {"top": self.top, "bottom": self.bottom, "recode": self.recode}
-        return next((o for o, named in options.items() if set(named) & {*columns}), "")
+        return next((name for name, codings in options.items() if {*codings} & {*columns}), "")
 
     def _kind_error(self, attribute: Attribute) -> UnsupportedType:
         """Build the error for a column that does not hold numbers."""

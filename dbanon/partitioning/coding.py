@@ -171,17 +171,22 @@ def _require_k_in_open_bands(
         members = records[ranks == band]
         if len(members) and count_for_k(microdata, members) < k:
             units = "persons" if microdata.entities is not None else "rows"
-            raise few_in_tail_error(attribute.name, bands.label(band, band), k, units)
+            raise few_in_tail_error(attribute.name, bands, band, k, units)
 
 
-def few_in_tail_error(name: str, label: str, k: int, units: str) -> TooFewRecords:
+def few_in_tail_error(name: str, bands: Bands, band: int, k: int, units: str) -> TooFewRecords:
     """Build the error for a coded tail with fewer than k rows or persons.
+
+    It does not name the threshold, which may have been taken from the data.
 
     Parameters
     ----------
+    band : the rank of the open band.
     units : ``rows`` or ``persons``.
     """
+    is_lowest = bands.open_below and band == 0
+    tail = "below its lowest threshold" if is_lowest else "at or above its highest threshold"
     return TooFewRecords(
-        f'Fewer than {k} {units} of column "{name}" are in the coded band {label}.',
+        f'Fewer than {k} {units} of column "{name}" are {tail}.',
         hint="Move its threshold, so that k or more are beyond it, or none.",
     )

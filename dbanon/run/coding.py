@@ -56,10 +56,10 @@ def require_coded_copies(draft: PreparedRelease, target: Target[W], staged_relea
                 " that the coding allows; nothing was published.",
                 hint=REPORT_IT,
             )
-        for label, n_units in counts.tails.items():
-            if 0 < n_units < k:
+        for band, label in zip(coding.bands.open_bands, coding.tail_labels, strict=True):
+            if 0 < counts.tails[label] < k:
                 units = "persons" if draft.microdata.entities is not None else "rows"
-                raise few_in_tail_error(name, label, k, units)
+                raise few_in_tail_error(name, coding.bands, band, k, units)
 
 
 def require_zip_labels(

@@ -201,22 +201,22 @@ def _describe_telling_columns(
     draft: PreparedRelease, source: Source, shift: DateShift
 ) -> Iterable[str]:
     """Yield a text for each copied column that tells something of the offsets."""
-    others = [name for name in draft.job.retained_columns if name not in shift.columns]
-    for name in others:
+    other_names = [name for name in draft.job.retained_columns if name not in shift.columns]
+    for name in other_names:
         if draft.relation.attribute(name).kind in (Kind.DATE, Kind.TIMESTAMP):
             yield (
                 f'Column "{name}" is released with its own dates. Where they are near those of'
                 f" {_list_names(shift.columns)}, they tell the offsets. Shift it, too, or leave it"
                 " out."
             )
-    others = [
+    varying_names = [
         name
-        for name in others
+        for name in other_names
         if draft.relation.attribute(name).kind not in (Kind.DATE, Kind.TIMESTAMP)
         and source.count_distinct(draft, name)[1] > 1
     ]
-    for date_name in shift.columns if others else ():
-        for name in _find_followers(draft, source, date_name, others):
+    for date_name in shift.columns if varying_names else ():
+        for name in _find_followers(draft, source, date_name, varying_names):
             yield (
                 f'Column "{name}" follows from the date in "{date_name}", as its weekday or month'
                 " would. It tells which offsets are possible. Leave it out."

@@ -280,7 +280,6 @@ def plan(
     DbanonError : its class says what went wrong.
     """
     relation = source.describe(job)
-    percentiles, job = job.policy.coding.percentiles, take_thresholds(job, relation, source)
     require_roles(job, relation)
     if target is not None:
         require_types(job, relation, target.last_types(job, relation.name))
@@ -295,6 +294,7 @@ def plan(
     names = _list_names(job, guarantee)
     # A row locator is SQL that identifies a row, such as its key columns.
     relation = source.with_row_locator(relation, job, names)
+    percentiles, job = job.policy.coding.percentiles, take_thresholds(job, relation, source)
     release_id = str(uuid.uuid4())
     output = None if target is None else target.plan(job, release_id)
     person_columns: tuple[str, ...] = ()

@@ -1,14 +1,16 @@
 """Take thresholds of coded columns from the data, where a job asks for that by name.
 
-A threshold such as ``p99.5`` becomes a number before anything else is checked. It is rounded to two
-significant digits, toward the middle of the column, so that the tail has at least the share of rows
-that was asked for. From then on it counts as any threshold: the tail must have k rows.
+A threshold such as ``p99.5`` becomes a number before the rows are read. It is the percentile of the
+rows that the job selects. It is rounded to two significant digits, toward the middle of the column,
+so that the tail has at least the share of rows that was asked for. From then on it counts as any
+threshold: the tail must have k rows.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from math import isfinite
 
 from dbanon.errors import InvalidParameter
 from dbanon.job.job import Job
@@ -24,7 +26,7 @@ def take_thresholds(job: Job, relation: Relation, source: Source) -> Job:
     Raises
     ------
     UnsupportedType : a column does not hold numbers.
-    InvalidParameter : a column has no value, or is not released.
+    InvalidParameter : a percentile of a column is not a finite number.
     """
     percentiles = job.policy.coding.percentiles
     if not percentiles:
@@ -52,17 +54,12 @@ def _take_threshold(
     percentile : as text, such as ``p99.5``.
     option : ``top`` or ``bottom``.
     """
-    if name not in (*job.quasi_identifiers, *job.sensitive, *job.keep):
-        raise InvalidParameter(
-            f'Column "{name}", named in `{option}`, is not a quasi-identifier.',
-            hint="Code quasi-identifiers only. Code other columns in a view.",
-        )
     [attribute] = source.complete_attributes_from_values(relation, [relation.attribute(name)])
     job.policy.coding.require_numbers(attribute)
     value = source.read_quantile(relation, attribute, float(percentile[1:]) / 100)
-    if value is None:
+    if value is None or not isfinite(value):
         raise InvalidParameter(
-            f'Column "{name}" has no value, from which `{option}` could take a threshold.',
+            f'Column "{name}" has no finite number, from which `{option}` could take a threshold.',
             hint="Name a number in `top` and `bottom`, or leave the column out of them.",
         )
     rounding = ROUND_FLOOR if option == "top" else ROUND_CEILING

@@ -115,6 +115,10 @@ class Dialect(ABC):
         low, high : the bounds, as text in the column's SQL type.
         """
 
+    def coded_number(self, attribute: Attribute) -> str:
+        """SQL of a copied number, which is compared with thresholds before its text is released."""
+        return f"s.{quote(attribute.name)}"
+
     @abstractmethod
     def quotient_and_remainder(self, attribute: Attribute) -> tuple[str, str]:
         """SQL for quotient and remainder of a value divided by the number of rows in its class.

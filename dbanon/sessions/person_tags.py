@@ -72,7 +72,7 @@ class PersonTags(ABC):
 
     def replace_key(self, inner: bytes, outer: bytes) -> None:
         """Replace the staged key blocks by those of another key."""
-        self._connection.run(f"DROP TABLE {quote(SECRET)}")
+        self.unstage_key()
         self.stage_key(inner, outer)
 
     def unstage_key(self) -> None:

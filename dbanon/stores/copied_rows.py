@@ -6,7 +6,7 @@ A ``draft`` is a ``PreparedRelease``: a release that is computed but not written
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta, timezone
 
 import numpy as np
 from numpy.typing import NDArray
@@ -177,7 +177,7 @@ def _rows_with_pseudonyms(
 
 
 def shift_value(value: object, offset: int) -> object:
-    """Shift a date or timestamp by days; NULL remains NULL.
+    """Shift a date or timestamp by days of 24 hours; NULL remains NULL.
 
     Parameters
     ----------
@@ -191,6 +191,10 @@ def shift_value(value: object, offset: int) -> object:
         return f"{day.isoformat()}{value[10:]}"
     # Other values were refused when their range was measured.
     assert isinstance(value, date)
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        # Python adds days by the clocks of the zone, where some days have 23 or 25 hours.
+        instant = value.astimezone(timezone.utc) + timedelta(days=offset)
+        return instant.astimezone(value.tzinfo)
     return value + timedelta(days=offset)
 
 

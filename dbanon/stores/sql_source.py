@@ -372,15 +372,20 @@ class SqlSource:
         return self.session.read_rows(relation, names, chunk_rows)
 
     def read_quantile(self, relation: Relation, attribute: Attribute, share: float) -> float | None:
-        """Return the smallest value that at least a share of a column's values do not exceed."""
+        """Return the smallest value that at least a share of a column's values do not exceed.
+
+        None if all values are NULL.
+        """
         column, rows = f"s.{quote(attribute.name)}", relation.relation_to_read.quoted
-        [(n_values,)] = self.session.rows(f"SELECT count({column}) FROM {rows} AS s")
+        [(n_values,)] = self.session.rows(
+            f"SELECT count({column}) FROM {rows} AS s{relation.where_clause}"
+        )
         if not n_values:
             return None
         offset = max(ceil(share * int(n_values)) - 1, 0)
         [(value,)] = self.session.rows(
-            f"SELECT {column} FROM {rows} AS s WHERE {column} IS NOT NULL ORDER BY {column}"
-            f" LIMIT 1 OFFSET {offset}"
+            f"SELECT {column} FROM {rows} AS s WHERE {column} IS NOT NULL"
+            f"{relation.and_not_null_condition} ORDER BY {column} LIMIT 1 OFFSET {offset}"
         )
         return float(value)
 

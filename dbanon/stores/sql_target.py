@@ -305,8 +305,10 @@ class SqlTarget:
                 sql_type = self.session.dialect.type_of(attribute)
                 release_columns.append((name, sql_type, f"r.{staging_name}"))
             elif coding is not None:
-                text = self.session.dialect.text_of(draft.relation.attribute(name))
-                value = statements.coded_value(f"s.{quote(name)}", text, coding)
+                original = draft.relation.attribute(name)
+                number = self.session.dialect.coded_number(original)
+                text = self.session.dialect.text_of(original)
+                value = statements.coded_value(number, text, coding)
                 release_columns.append((name, self.session.dialect.type_of(attribute), value))
             elif name in draft.job.pseudonyms:
                 text = self.session.dialect.text_of(draft.relation.attribute(name))

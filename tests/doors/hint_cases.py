@@ -238,9 +238,9 @@ OF_TABLES = (
         does=[{"top": {"age": 50}, "bottom": {"age": 30}}, {"top": None}, {"bottom": None}],
     ),
     Case(
-        "Code quasi-identifiers only.",
+        "Make it a quasi-identifier, or copy it: `keep`.",
         {"top": {"pid": 20}},
-        does=[{"top": {"age": 50}}, {"quasi_identifiers": ["pid", "age"]}],
+        does=[{"quasi_identifiers": ["pid", "age"]}, {"keep": ["pid"]}],
     ),
     Case(
         "Make it a number in a view, such as",
@@ -659,5 +659,10 @@ OF_TABLES = (
         "Set `decimal` to the decimal mark and `thousands` to",
         {"decimal": ",", "thousands": ","},
         does=[{"decimal": None, "thousands": None}],
+    ),
+    Case(
+        "Make it a quasi-identifier.",
+        {**_GENERALIZE, "recode": {"town": {"A": "*"}}},
+        does=[{"quasi_identifiers": ["age", "town"], "method": "gaa_cp"}],
     ),
 )

@@ -121,9 +121,19 @@ def test_a_tail_has_k_or_nobody(database: Database, entity: str | None) -> None:
     if entity is None:
         database.anonymize(**coded)
         coded = options(top={"income": 501}, output="release.other", releases="independent")
-    error = refuse(database, TooFewRecords, '"income" are in the coded band', **coded)
+    error = refuse(database, TooFewRecords, '"income" are at or above its highest', **coded)
     assert ("persons" if entity else "rows") in str(error)
     assert "502" not in str(error)
+    # The 99.9th percentile is the highest income.
+    few = options(top={"income": "p99.9"}, output="release.few", releases="independent")
+    database.execute(f"UPDATE {relation} SET income = NULL, age = 97 WHERE id = 2")
+    assert "50" not in str(refuse(database, TooFewRecords, "at or above its highest", **few))
+    few |= {"quasi_identifiers": ["age"], "top": {"age": "p99.9"}, "recoding": "median"}
+    assert "97" not in str(refuse(database, TooFewRecords, '"age" are at or above', **few))
+    few |= {"top": {}, "bottom": {"income": 6}}
+    database.execute(f"UPDATE {relation} SET income = 5 WHERE id = 2")
+    database.execute(f"UPDATE {relation} SET income = 9 WHERE income < 9 AND id > 2")
+    refuse(database, TooFewRecords, '"income" are below its lowest threshold', **few)
     free = options(top={"income": 900}, output="release.free", releases="independent")
     database.anonymize(**free)
 
@@ -143,6 +153,26 @@ def test_the_recount_refuses_a_number_beyond(
     monkeypatch.setattr(SqlTarget, "describe_columns", describe_uncoded)
     error = refuse(database, RecountFailed, '"income" was coded', **options(**coding))
     assert "95" not in str(error)
+
+
+@pytest.mark.parametrize("coding", [{"top": {"income": 90}}, {"recode": {"income": [20, 40]}}])
+def test_the_recount_refuses_a_number_beyond_in_copies(
+    database: Database,
+    make_database: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    coding: dict[str, Any],
+) -> None:
+    frame = load(database)
+    other = make_database("sqlite" if database.name == "duckdb" else "duckdb")
+    for module in ("copied_rows", "frame.target"):
+        monkeypatch.setattr(
+            f"dbanon.stores.{module}.code_value",
+            lambda value, coding: None if value is None else str(value),
+        )
+    refuse(database, RecountFailed, '"income" was coded', target=other.url, **options(**coding))
+    assert ("release", "people") not in other.relations()
+    with pytest.raises(RecountFailed, match='"income" was coded'):
+        dbanon.anonymize_frame(frame, **options(**coding))
 
 
 @pytest.mark.parametrize("entity", [None, "person"])
@@ -180,6 +210,60 @@ def test_thresholds_from_the_data(database: Database, entity: str | None) -> Non
     assert again.arguments["top"] == report.arguments["top"]
 
 
+def test_numbers_of_single_precision(database: Database) -> None:
+    # As a double, the real 1.3 is below 1.3.
+    columns = {"id": "integer PRIMARY KEY", "age": "integer", "size": "real"}
+    database.load("people", columns, [(i, 30 + i % 3, i % 30 / 10) for i in range(120)])
+    coding = {"top": {"size": 1.3}, "bottom": {"size": 0.7}}
+    database.anonymize(quasi_identifiers=["age"], keep=["size"], **coding)
+    released = database.rows(f"SELECT size FROM {database.relation('release.people')}")
+    counts = Counter(size for (size,) in released)
+    assert counts["1.3+"] == 68
+    assert counts["<0.7"] == 28
+    numbers = {float(size) for size in counts if size not in ("1.3+", "<0.7")}
+    assert numbers == {0.7, 0.8, 0.9, 1.0, 1.1, 1.2}
+
+
+def test_no_number_is_above_all(make_database: Any) -> None:
+    source, target = make_database("duckdb"), make_database("sqlite")
+    columns = {"id": "integer PRIMARY KEY", "age": "integer", "size": "double"}
+    source.load("people", columns, [(i, 30 + i % 3, i) for i in range(40)])
+    source.execute("UPDATE people SET size = 'nan' WHERE id < 10")
+    options: dict[str, Any] = {"quasi_identifiers": ["age"], "keep": ["size"]}
+    options["recode"] = {"size": [20]}
+    source.anonymize(**options)
+    source.anonymize(**options, target=target.url)
+    for database in (source, target):
+        released = database.rows(f"SELECT size FROM {database.relation('release.people')}")
+        assert Counter(size for (size,) in released) == {"20+": 30, "<20": 10}
+
+
+def test_thresholds_of_the_selected_rows(database: Database) -> None:
+    frame = load(database)
+    database.execute(f"UPDATE {database.relation('people')} SET income = 1000 + 7 * id")
+    frame = frame.assign(income=1000 + 7 * frame["id"])
+    # Of the incomes 1000, 1007, …, 1413 of 60 rows, the 54th is 1371.
+    coded = options(top={"income": "p90"})
+    report = database.anonymize(**coded, where="id < 60")
+    assert report.arguments["top"] == {"income": 1300}
+    # The other rows are withheld: their age is NULL.
+    database.execute(f"UPDATE {database.relation('people')} SET age = NULL WHERE id >= 60")
+    frame["age"] = frame["age"].where(frame["id"] < 60)
+    withheld = coded | {"nulls": "suppress", "max_suppression": 0.5}
+    report = database.anonymize(**withheld, output="release.other", releases="independent")
+    assert report.arguments["top"] == {"income": 1300}
+    _, of_frame_report = dbanon.anonymize_frame(frame, **withheld)
+    assert of_frame_report.arguments["top"] == {"income": 1300}
+
+
+def test_a_percentile_that_is_no_number() -> None:
+    frame = pd.DataFrame({"age": [20, 30] * 30, "income": [1.5] * 50 + [np.inf] * 10})
+    with pytest.raises(InvalidParameter, match='"income" has no finite number'):
+        dbanon.anonymize_frame(
+            frame, quasi_identifiers=["age"], keep=["income"], k=3, top={"income": "p99"}
+        )
+
+
 def test_refusals(database: Database) -> None:
     load(database)
 
@@ -189,8 +273,12 @@ def test_refusals(database: Database) -> None:
     refused(InvalidParameter, "the column is copied", recode={"income": {"A": "*"}})
     refused(InvalidParameter, "a number of `top` has a fraction", top={"income": 9.5})
     refused(UnsupportedType, "does not hold numbers", keep=["person"], top={"person": 9})
-    refused(InvalidParameter, "is not a quasi-identifier", keep=[], top={"income": 9})
-    refused(InvalidParameter, "is not a quasi-identifier", keep=[], top={"income": "p90"})
+    refused(
+        InvalidParameter, "is neither a quasi-identifier nor copied", keep=[], top={"income": 9}
+    )
+    refused(
+        InvalidParameter, "is neither a quasi-identifier nor copied", keep=[], top={"income": "p90"}
+    )
     refused(UnsupportedType, "does not hold numbers", keep=["person"], top={"person": "p90"})
     refused(
         InvalidParameter,

@@ -289,9 +289,9 @@ def test_the_recount_refuses_a_value_that_is_no_label(
 def test_refusals(database: Database) -> None:
     load(database)
     names: dict[str, Any] = {"quasi_identifiers": NAMES, "nulls": "category"}
-    refuse(database, TooFewRecords, '"age" are in the coded band', top={"age": 97}, **names)
+    refuse(database, TooFewRecords, '"age" are at or above its highest', top={"age": 97}, **names)
     refuse(database, UnsupportedType, "holds numbers with fractions", top={"income": 9}, **names)
-    refuse(database, InvalidParameter, "is not a quasi-identifier", top={"id": 9}, **names)
+    refuse(database, InvalidParameter, "is neither a quasi-identifier nor", top={"id": 9}, **names)
     refuse(database, InvalidParameter, "do not ascend", recode={"age": [2, 1]}, **names)
 
 

@@ -7,6 +7,7 @@ import json
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,7 @@ from dbanon.errors import (
     ShiftedDatesTell,
     UnsupportedType,
 )
+from dbanon.stores.copied_rows import shift_value
 from tests.prerequisites import skip_case
 from tests.stores.databases import ALL_NAMES, Database
 from tests.stores.refusal import refuse
@@ -174,6 +176,48 @@ def test_to_another_database(database: Database, make_database: Any, entity: str
 
 
 @pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
+@pytest.mark.parametrize("copies_to", ["duckdb", "sqlite", "postgresql"])
+def test_instants_to_another_database(
+    database: Database, make_database: Any, copies_to: str
+) -> None:
+    if database.name == copies_to:
+        skip_case("the target is another database")
+    instant_types = {"mariadb": "timestamp", "sqlite": "timestamp"}
+    columns = {
+        "id": "integer PRIMARY KEY",
+        "age": "integer",
+        "seen": instant_types.get(database.name, "timestamptz"),
+    }
+    # Clocks change in the year of these instants.
+    start = datetime.datetime(2020, 1, 1, 1, 30)
+    instants = [start + datetime.timedelta(days=9 * i) for i in range(40)]
+    database.load("people", columns, [(i, 30, instant) for i, instant in enumerate(instants)])
+    other = make_database(copies_to)
+    database.anonymize(
+        target=other.url,
+        quasi_identifiers=["age"],
+        keep=["id", "seen"],
+        shift_dates={"days": DAYS, "columns": ["seen"]},
+    )
+    relation = other.relation("release.people")
+    originals = dict(database.rows("SELECT id, seen FROM people"))
+    distances = [
+        shift_of(originals[i], seen) for i, seen in other.rows(f"SELECT id, seen FROM {relation}")
+    ]
+    assert len(set(distances)) > 10
+    assert all(abs(distance) <= datetime.timedelta(DAYS) for distance in distances)
+
+
+@pytest.mark.parametrize("days", [-200, -1, 0, 30, 200])
+def test_days_of_24_hours(days: int) -> None:
+    noon = datetime.datetime(2020, 3, 1, 12, tzinfo=ZoneInfo("America/New_York"))
+    shifted = shift_value(noon, days)
+    assert isinstance(shifted, datetime.datetime)
+    assert shifted.timestamp() - noon.timestamp() == days * 86_400
+    assert shifted.tzinfo == noon.tzinfo
+
+
+@pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
 def test_pseudonyms_and_withheld_rows(database: Database, tmp_path: Path) -> None:
     if database.name == "mariadb":
         skip_case("MariaDB makes no pseudonyms")
@@ -217,6 +261,25 @@ def test_the_recount_refuses_a_wrong_offset(
         # The recount expects dates that are not shifted.
         monkeypatch.setattr("dbanon.stores.sql_date_counts.units_per_day", lambda attribute: 0)
     refuse(database, RecountFailed, "not their originals with one offset", **options())
+
+
+@pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
+def test_the_recount_refuses_wrong_copies(
+    database: Database, make_database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = load(database)
+    other = make_database("sqlite" if database.name == "duckdb" else "duckdb")
+    message = "not their originals with one offset"
+    with monkeypatch.context() as patch:
+        patch.setattr("dbanon.stores.copied_rows.shift_value", lambda value, offset: value)
+        refuse(database, RecountFailed, message, **options(target=other.url))
+        assert ("release", "people") not in other.relations()
+    monkeypatch.setattr(
+        "dbanon.stores.frame.target._shifted_column",
+        lambda values, draft, records: values.reset_index(drop=True),
+    )
+    with pytest.raises(RecountFailed, match=message):
+        dbanon.anonymize_frame(frame, **options())
 
 
 @pytest.mark.parametrize(

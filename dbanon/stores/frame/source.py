@@ -310,7 +310,7 @@ class FrameSource:
 
     def read_quantile(self, relation: Relation, attribute: Attribute, share: float) -> float | None:
         """Return the smallest value that at least a share of a column's values do not exceed."""
-        values = sorted(map(float, self.frame[attribute.name].dropna()))
+        values = sorted(map(float, self._rows(relation)[attribute.name].dropna()))
         return values[max(ceil(share * len(values)) - 1, 0)] if values else None
 
     def measure_dates(self, relation: Relation, attribute: Attribute) -> DateRange:

@@ -190,6 +190,13 @@ class PostgresqlDialect(Dialect):
             return f"CASE WHEN {column} <> 'NaN' THEN ({clipped})::double precision END"
         return f"CASE WHEN {column} IS NOT NULL THEN ({number})::double precision END"
 
+    def coded_number(self, attribute: Attribute) -> str:
+        # Compared directly, a real becomes the double that is nearest to its binary value, not to
+        # its text: 1.3 would be below 1.3.
+        if attribute.kind is Kind.FLOAT and attribute.bits == 32:
+            return f"{as_text(attribute)}::double precision"
+        return super().coded_number(attribute)
+
     def shifted_date(self, attribute: Attribute, days: str) -> str:
         column = f"s.{quote(attribute.name)}"
         if attribute.kind is Kind.DATE:

@@ -367,6 +367,12 @@ class SqliteDialect(Dialect):
         if kind is Kind.DATE:
             # Days since 1970-01-01, which begins at the Julian day 2440587.5.
             condition, number = well_formed_condition(attribute), f"julianday({column}) - 2440587.5"
+        elif attribute.has_time_zone:
+            # A text copied from another database, which may end with its distance from UTC.
+            zone = f"CASE WHEN substr({column}, -6, 1) IN ('+', '-') THEN substr({column}, -6) END"
+            instant = f"substr({column}, 1, 19) || coalesce({zone}, '')"
+            condition = f"{column} IS NOT NULL"
+            number = f"CAST(strftime('%s', {instant}) AS REAL) * 1000000"
         elif kind is Kind.TIMESTAMP:
             condition = well_formed_condition(attribute)
             number = f"CAST(strftime('%s', substr({column}, 1, 19)) AS REAL) * 1000000"
