@@ -27,7 +27,7 @@ DECLARE
     declarer oid;
     named text;
     wrong text;
-    kept integer;
+    n_rules integer;
     entities integer;
     weights integer;
 BEGIN
@@ -121,7 +121,7 @@ BEGIN
         ledger_oid = excluded.ledger_oid;
     SELECT count(*), count(*) FILTER (WHERE j.rule ->> 'role' = 'entity'),
         count(*) FILTER (WHERE j.rule ->> 'role' = 'weight')
-    INTO kept, entities, weights
+    INTO n_rules, entities, weights
     FROM (@RULES_WITH_STATE(c.oid = marked.oid)@
     ) AS j
     WHERE j.table_oid IS NOT NULL AND j.is_trusted AND j.rank = 1;
@@ -139,7 +139,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '53400', CONSTRAINT = 'dbanon_rules_of_role',
             MESSAGE = 'This role has declared rules of 100,000 columns, which is all that one may.';
     END IF;
-    RETURN kept;
+    RETURN n_rules;
 END
 $function$;
 REVOKE ALL ON FUNCTION dbanon._write_rules(jsonb) FROM PUBLIC;

@@ -30,7 +30,7 @@ DECLARE
     synthetic boolean := false;
     null_agrees boolean := false;
     outcome jsonb;
-    one record;
+    column_set record;
     superseded record;
 BEGIN
     IF verify.relation IS NULL THEN
@@ -147,17 +147,17 @@ BEGIN
         END IF;
         IF result.release_id IS NOT NULL AND columns_now IS NULL THEN
             -- A runner writes entries: without a number of its own, a set has that of the release.
-            FOR one IN SELECT own.columns, coalesce(own.k, entry.k_requested) AS k FROM jsonb_to_recordset(entry.also_k)
+            FOR column_set IN SELECT own.columns, coalesce(own.k, entry.k_requested) AS k FROM jsonb_to_recordset(entry.also_k)
                               AS own (columns text[], k integer)
             LOOP
                 IF (CASE WHEN null_agrees
-                    THEN dbanon._fewest_agreeing(verify.relation, one.columns)
+                    THEN dbanon._fewest_agreeing(verify.relation, column_set.columns)
                     ELSE (SELECT min(found.size)
-                          FROM dbanon._class_sizes(verify.relation, one.columns) AS found)
-                    END) < one.k THEN
+                          FROM dbanon._class_sizes(verify.relation, column_set.columns) AS found)
+                    END) < column_set.k THEN
                     RAISE EXCEPTION USING ERRCODE = 'ZK001',
                         MESSAGE = format('A combination of values of (%s) in %s is shared by fewer than k = %s'
-                                         ' rows.', array_to_string(one.columns, ', '), relation, one.k),
+                                         ' rows.', array_to_string(column_set.columns, ', '), relation, column_set.k),
                         HINT = 'Drop it (dbanon.drop), and release the table again.';
                 END IF;
             END LOOP;
