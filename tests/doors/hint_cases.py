@@ -343,6 +343,8 @@ OF_TABLES = (
         {"spill": "spill", "block_size": 50, "evaluate": True},
         leave_out=["spill"],
         does=[{"evaluate": None}],
+        # A message: "cannot use evaluate: all values would have to be in memory".
+        not_ways=["evaluate=all"],
     ),
     # Design weights.
     Case(
@@ -426,7 +428,7 @@ OF_TABLES = (
     ),
     Case(
         "Leave out `design_weight`, or leave out `missing`",
-        {**_WILDCARD, "design_weight": "size"},
+        {**_WILDCARD, "quasi_identifiers": ["age"], "design_weight": "size"},
         leave_out=["design_weight"],
         does=[{"options": {}}],
     ),
@@ -434,6 +436,7 @@ OF_TABLES = (
         "Name quasi-identifiers only in `also_k`",
         {**_WILDCARD, "keep": ["town"], "also_k": [{"columns": ["age", "town"], "k": 5}]},
         does=[{"also_k": [{"columns": ["age"], "k": 5}]}, {"options": {}}],
+        doors=("python", "job"),
     ),
     Case(
         "Leave out `{}`, or choose",
