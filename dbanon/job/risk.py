@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 FILE_ENDINGS = (".html", ".json", ".txt")
 # The options that name a single column.
 _COLUMN_OPTIONS = ("weight", "household")
+# Options of a measurement that whoever compares a source with its release does not choose.
+FIXED_OPTIONS = ("table", "key", "released", "population", "population_count", "memory_limit")
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from dbanon.job.job import Job
     from dbanon.job.private import PrivateJob
     from dbanon.ledger.tables import LedgerEntry
-    from dbanon.release.outcome import RiskFigures
     from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
+    from dbanon.release.risk_figures import RiskFigures
     from dbanon.run.plan import Plan
     from dbanon.run.run import PhaseProgress
     from dbanon.sessions.base import Relation

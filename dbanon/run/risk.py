@@ -13,8 +13,9 @@ from dbanon.data.weights import WEIGHT_KINDS
 from dbanon.errors import InvalidParameter, RiskTooHigh
 from dbanon.job.job import Job
 from dbanon.job.risk import JobRisk
-from dbanon.release.outcome import RiskFigures
+from dbanon.release.risk_figures import RiskFigures
 from dbanon.release.weights import compute_weight_factors
+from dbanon.run.evaluate_risk import require_rows_of_persons
 from dbanon.run.job_runner import RiskRunner, TableRows
 from dbanon.stores.exports.destinations import file_for, make_directories
 from dbanon.stores.ports import PreparedRelease, Source
@@ -95,12 +96,8 @@ def _require_rows_of_persons(draft: PreparedRelease) -> None:
     InvalidParameter : a person has several rows.
     """
     entities = draft.microdata.entities
-    if entities is not None and len(np.unique(entities)) < len(entities):
-        raise InvalidParameter(
-            "The disclosure risk is that of rows, and persons have several rows here: their risk"
-            " would be larger.",
-            hint="Leave out `risk`, or read a view with one row per person.",
-        )
+    if entities is not None:
+        require_rows_of_persons(len(entities), len(np.unique(entities)))
 
 
 def _require_released_columns(names: Sequence[str], job: Job) -> None:

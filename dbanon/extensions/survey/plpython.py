@@ -16,8 +16,7 @@ from dbanon.extensions.survey.read_sample import (
 )
 from dbanon.extensions.survey.request import RiskRequest
 from dbanon.extensions.survey.risk_comparison import RiskComparison, compare_samples
-from dbanon.extensions.survey.sample_risk import RiskRow
-from dbanon.release.outcome import RiskFigures
+from dbanon.release.risk_figures import RiskFigures, RiskRow
 from dbanon.run.job_runner import RiskRunner, TableRows
 from dbanon.stores.ports import Source
 
