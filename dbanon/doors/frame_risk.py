@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.job.risk import require_rows_of_persons
 from dbanon.job.weight import WEIGHT_RECORD
-from dbanon.run.evaluate_risk import check_risk, compare_tables, require_rows_of_persons
+from dbanon.run.evaluate_risk import check_risk, compare_tables
 from dbanon.run.job_runner import TableRows
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.types import KeywordArguments
+from dbanon.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,3 +80,18 @@ class JobRisk:
     def with_path(self, map_path: Callable[[str], str]) -> JobRisk:
         """Copy it, and map its path."""
         return self if self.file is None else replace(self, file=map_path(self.file))
+
+
+def require_rows_of_persons(n_rows: int, n_persons: int) -> None:
+    """Check that each person has one row, since the risk is that of rows.
+
+    Raises
+    ------
+    InvalidParameter : a person has several rows.
+    """
+    if n_persons < n_rows:
+        raise InvalidParameter(
+            "The disclosure risk is that of rows, and persons have several rows here: their risk"
+            " would be larger.",
+            hint="Leave out `risk`, or read a view with one row per person.",
+        )

@@ -13,7 +13,7 @@ from dataclasses import replace
 from dbanon.data.extension import load_runner
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DbanonError, InvalidParameter, UnknownOption, nearest_names
-from dbanon.job.risk import FIXED_OPTIONS, JobRisk
+from dbanon.job.risk import FIXED_OPTIONS, JobRisk, require_rows_of_persons
 from dbanon.measures.figure import Tick, ignore_progress
 from dbanon.release.risk_figures import RiskFigures
 from dbanon.run.compare_analyses import find_bounds
@@ -127,21 +127,6 @@ def compare_relations(
         tuple(source_columns),
         weight,
     )
-
-
-def require_rows_of_persons(n_rows: int, n_persons: int) -> None:
-    """Check that each person has one row, since the risk is that of rows.
-
-    Raises
-    ------
-    InvalidParameter : a person has several rows.
-    """
-    if n_persons < n_rows:
-        raise InvalidParameter(
-            "The disclosure risk is that of rows, and persons have several rows here: their risk"
-            " would be larger.",
-            hint="Leave out `risk`, or read a view with one row per person.",
-        )
 
 
 def _list_options(name: str, known_options: Iterable[str]) -> str:

@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from dbanon.data.option import Parameter
     from dbanon.data.schema import Attribute
     from dbanon.data.types import JsonMapping, KeywordArguments
@@ -144,6 +147,16 @@ class RiskRunner(Protocol):
         ----------
         options : values by name.
         progress : called with a phase and its completed share, 0 to 1.
+        """
+        ...
+
+    def sum_risks(self, class_sizes: NDArray[np.int64], persons: NDArray[np.float64]) -> float:
+        """Add up the individual risks of all records.
+
+        Parameters
+        ----------
+        class_sizes : int64 (c,), the number of records with each combination of values.
+        persons : float64 (c,), the number of persons that they stand for.
         """
         ...
 

@@ -12,10 +12,9 @@ from dbanon.data.schema import Attribute
 from dbanon.data.weights import WEIGHT_KINDS
 from dbanon.errors import InvalidParameter, RiskTooHigh
 from dbanon.job.job import Job
-from dbanon.job.risk import JobRisk
+from dbanon.job.risk import JobRisk, require_rows_of_persons
 from dbanon.release.risk_figures import RiskFigures
 from dbanon.release.weights import compute_weight_factors
-from dbanon.run.evaluate_risk import require_rows_of_persons
 from dbanon.run.job_runner import RiskRunner, TableRows
 from dbanon.stores.exports.destinations import file_for, make_directories
 from dbanon.stores.ports import PreparedRelease, Source
