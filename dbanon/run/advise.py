@@ -111,8 +111,7 @@ def advise(
     with clock.phase("read") as tick:
         tick(0.0)
         job = _build_reading_job(request, quasi_identifiers, profile, entity)
-        weight = None if entity else find_design_weight(roles, profile)
-        weight = None if weight in request.key else weight
+        weight = None if entity else _find_weight(request, roles, profile)
         # Planning reports no share. The call of ``tick`` lets ``progress`` end it by an exception.
         planned = plan(replace(job, design_weight=weight), source, pulse=lambda: tick(0.0))
         # The job only reads quasi-identifiers; the release also has the sensitive columns.
@@ -133,10 +132,8 @@ def advise(
             return count_sizes(names)
 
         singling_out = find_unique_sets(quasi_identifiers, count_with_tick, rare_below)
-        risk = None
-        if microdata.entities is None:
-            n_classes = sum(count_with_tick(quasi_identifiers).values())
-            risk = _measure_risk(microdata, singling_out.chosen, n_classes, weight, weights)
+        n_classes = sum(count_with_tick(quasi_identifiers).values())
+        risk = _measure_risk(microdata, singling_out.chosen, n_classes, weight, weights)
     null_choice = choose_null_treatment(request, planned, microdata)
     # Until here, the policy only served to read all rows. The sweep releases with this choice.
     planned = replace(planned, policy=replace(planned.policy, nulls=null_choice.nulls))
@@ -150,13 +147,7 @@ def advise(
     return Advice(
         source=str(planned.relation.name),
         rows=profile.rows,
-        columns=tuple(
-            # Counts below ``rare_below`` are only shown as a range.
-            ColumnAdvice(
-                column=column, role=roles[column.name], rows=profile.rows, small=rare_below
-            )
-            for column in profile.columns
-        ),
+        columns=_describe_columns(profile, roles, rare_below),
         quasi_identifiers=quasi_identifiers,
         # Without names in the request, the quasi-identifiers are proposals.
         proposed=not request.quasi_identifiers,
@@ -179,6 +170,24 @@ def advise(
         risk=risk,
         seconds={phase: round(seconds, 3) for phase, seconds in clock.seconds.items()},
     )
+
+
+def _describe_columns(
+    profile: Profile, roles: Mapping[str, RoleProposal], rare_below: int
+) -> tuple[ColumnAdvice, ...]:
+    """Describe the columns; counts below ``rare_below`` are only shown as a range."""
+    return tuple(
+        ColumnAdvice(column=column, role=roles[column.name], rows=profile.rows, small=rare_below)
+        for column in profile.columns
+    )
+
+
+def _find_weight(
+    request: AdviceRequest, roles: Mapping[str, RoleProposal], profile: Profile
+) -> str | None:
+    """Return the column by which risks are estimated, which is no key; None if there is none."""
+    weight = find_design_weight(roles, profile)
+    return None if weight in request.key else weight
 
 
 def _read_with_weights(
@@ -205,8 +214,8 @@ def _measure_risk(
     n_classes: int,
     weight: str | None,
     weights: NDArray[np.float64] | None,
-) -> SourceRisk:
-    """Measure the risk of a table in which each row is a person.
+) -> SourceRisk | None:
+    """Measure the risk of a table in which each row is a person; None if persons have several.
 
     Parameters
     ----------
@@ -216,6 +225,8 @@ def _measure_risk(
     weight : the column with the design weight; None without one.
     weights : float64 (n,), the design weight of each row; None without one.
     """
+    if microdata.entities is not None:
+        return None
     population = None if weights is None else float(weights.sum())
     if weights is None or population is None or population > _MAX_POPULATION:
         return SourceRisk(column_set, n_classes)
