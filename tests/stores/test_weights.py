@@ -192,7 +192,7 @@ def test_whole_numbers_are_counted(weights: tuple[float, ...], is_whole: bool) -
 
 
 def test_small_weights_are_not_rounded(database: Database) -> None:
-    """A row of weight 0 would stand for nobody."""
+    """A row of weight 0 would not count."""
     load(database)
     database.execute(f"UPDATE {database.relation('people')} SET w = 0.5")
     refuse(database, InvalidParameter, "cannot be rounded", design_weight="w", weight_as="rounded")
