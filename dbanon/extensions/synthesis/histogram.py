@@ -8,8 +8,9 @@ level divides depends on the noisy counts of the level before only. Each level i
 noise for a table of counts, whatever the ranges are.
 
 The counts of all levels are then reconciled: each range gets the weighted least squares estimate
-from its own count and those of its parts, and the parts share it, none with less than 0 rows. The
-number of rows is public.
+from its own count and those of its parts. The parts of a range are moved towards an even density,
+as far as noise may explain that they are not even, and share the rows of the range, none with less
+than 0 rows. The number of rows is public.
 
 Sources: M. Hay, V. Rastogi, G. Miklau and D. Suciu, "Boosting the accuracy of differentially
 private histograms through consistency", VLDB 2010, whose two passes these are, for a tree whose
@@ -195,8 +196,10 @@ def measure_histogram(
     edges = np.array([0, n_positions], np.int64)
     n_parts = np.array([min(shares.n_cells, n_positions)], np.int64)
     levels: list[HistogramLevel] = []
+    widths: list[Ints] = []
     for level, scale in enumerate(shares.scales):
         edges = divide_ranges(edges, n_parts)
+        widths.append(np.diff(edges))
         counts = np.diff(np.searchsorted(sorted_positions, edges)).astype(np.int64)
         noisy = accounting.add_noise(noise, counts, scale)
         variance = accounting.variance(scale)
@@ -204,6 +207,10 @@ def measure_histogram(
         if level + 1 < shares.depth:
             n_parts = np.clip(noisy // shares.rows_per_part[level], 1, np.diff(edges))
     estimates, variances = combine_upwards(levels)
+    for i, level in enumerate(levels):
+        estimates[i] = shrink_to_even(
+            estimates[i], variances[i], level.first_parts, widths[i].astype(np.float64)
+        )
     return Histogram(
         edges=edges,
         rows=share_downwards(levels, estimates, variances, 1.0 * len(positions)),
@@ -246,6 +253,34 @@ def combine_upwards(levels: Sequence[HistogramLevel]) -> tuple[list[Floats], lis
         estimates[i] = weights * estimates[i] + (1 - weights) * sums
         variances[i] = weights * levels[i].variance
     return estimates, variances
+
+
+def shrink_to_even(
+    estimates: Floats, variances: Floats, first_parts: Ints, widths: Floats
+) -> Floats:
+    """Move the parts of each range towards an even density, as far as noise may explain theirs.
+
+    The sum of the parts stays. The fewer standard deviations they are from an even density, the
+    more they move: to it, if that is what noise alone would make.
+
+    Parameters
+    ----------
+    estimates, variances, widths : of all parts, float64 (m,).
+    first_parts : the index of the first part of each range, int64.
+
+    Source: W. James and C. Stein, "Estimation with quadratic loss", 1961.
+    """
+    n_parts = np.diff(np.append(first_parts, len(estimates)))
+
+    def repeat_sums(values: Floats) -> Floats:
+        return np.repeat(np.add.reduceat(values, first_parts), n_parts)
+
+    even = repeat_sums(estimates) * widths / repeat_sums(widths)
+    apart = repeat_sums(np.square(estimates - even))
+    # The sum of the parts is given, which is one degree of freedom less.
+    noise = repeat_sums(variances) * (1 - 3 / np.repeat(n_parts, n_parts)).clip(0.0)
+    kept = 1 - np.divide(noise, apart, out=np.ones_like(apart), where=apart > noise)
+    return np.where(np.repeat(n_parts, n_parts) > 3, even + kept * (estimates - even), estimates)
 
 
 def find_occupied(estimates: Floats, variances: Floats) -> NDArray[np.bool_]:

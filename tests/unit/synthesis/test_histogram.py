@@ -19,12 +19,14 @@ from dbanon.extensions.synthesis.histogram import (
     measure_histogram,
     share_downwards,
     share_rows,
+    shrink_to_even,
 )
 from dbanon.extensions.synthesis.noise import OpenDpNoise
 from dbanon.extensions.synthesis.shares import GRID
 from tests.prerequisites import import_or_skip
 from tests.reference.histograms import (
     equal_bins,
+    james_stein,
     least_squares,
     monotone_cubic,
     nearest_shares,
@@ -157,6 +159,30 @@ def test_rows_are_shared_by_least_squares_without_negative_numbers(seed, m):
     np.testing.assert_allclose(shared, nearest_shares(estimates, variances, total), atol=1e-6)
     assert shared.sum() == pytest.approx(total)
     assert share_rows(estimates, variances, 0.0).tolist() == [0.0] * m
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=40, deadline=None)
+def test_parts_move_towards_an_even_density_as_james_and_stein_say(seed):
+    rng = np.random.default_rng(seed)
+    n_parts = rng.integers(1, 9, 6)
+    m = int(n_parts.sum())
+    estimates, variances = rng.normal(0, rng.uniform(1, 9), m), rng.uniform(2, 30, m)
+    widths, first_parts = rng.uniform(1, 5, m), np.cumsum(n_parts) - n_parts
+    shrunk = shrink_to_even(estimates, variances, first_parts, widths)
+    for first, k in zip(first_parts, n_parts, strict=True):
+        parts = slice(first, first + k)
+        expected = james_stein(estimates[parts], variances[parts], widths[parts])
+        np.testing.assert_allclose(shrunk[parts], expected, atol=1e-9)
+        assert shrunk[parts].sum() == pytest.approx(estimates[parts].sum())
+
+
+def test_noise_on_an_even_density_goes_and_on_another_stays():
+    rng = np.random.default_rng(6)
+    noise, variances, first = rng.normal(0, 10, 400), np.full(400, 100.0), np.array([0])
+    for counts, most in ((np.full(400, 50.0), 0.3), (np.arange(400) * 10.0, 1.01)):
+        shrunk = shrink_to_even(counts + noise, variances, first, np.ones(400))
+        assert np.abs(shrunk - counts).mean() < most * np.abs(noise).mean()
 
 
 def test_a_total_that_is_lost_in_rounding_is_shared():
