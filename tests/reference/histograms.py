@@ -87,8 +87,8 @@ def james_stein(estimates: Floats, variances: Floats, widths: Floats) -> Floats:
         return estimates
     even = [sum(estimates) * width / sum(widths) for width in widths]
     apart = sum((estimate - e) ** 2 for estimate, e in zip(estimates, even, strict=True))
-    kept = max(0.0, 1 - (k - 3) * sum(variances) / k / apart)
-    return np.array([e + kept * (x - e) for x, e in zip(estimates, even, strict=True)])
+    signal_share = max(0.0, 1 - (k - 3) * sum(variances) / k / apart)
+    return np.array([e + signal_share * (x - e) for x, e in zip(estimates, even, strict=True)])
 
 
 def equal_bins(

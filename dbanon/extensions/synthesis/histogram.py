@@ -207,10 +207,10 @@ def measure_histogram(
         if level + 1 < shares.depth:
             n_parts = np.clip(noisy // shares.rows_per_part[level], 1, np.diff(edges))
     estimates, variances = combine_upwards(levels)
-    for i, level in enumerate(levels):
-        estimates[i] = shrink_to_even(
-            estimates[i], variances[i], level.first_parts, widths[i].astype(np.float64)
-        )
+    estimates = [
+        shrink_to_even(estimates[i], variances[i], ranges.first_parts, widths[i].astype(np.float64))
+        for i, ranges in enumerate(levels)
+    ]
     return Histogram(
         edges=edges,
         rows=share_downwards(levels, estimates, variances, 1.0 * len(positions)),
@@ -279,8 +279,10 @@ def shrink_to_even(
     apart = repeat_sums(np.square(estimates - even))
     # The sum of the parts is given, which is one degree of freedom less.
     noise = repeat_sums(variances) * (1 - 3 / np.repeat(n_parts, n_parts)).clip(0.0)
-    kept = 1 - np.divide(noise, apart, out=np.ones_like(apart), where=apart > noise)
-    return np.where(np.repeat(n_parts, n_parts) > 3, even + kept * (estimates - even), estimates)
+    signal_share = 1 - np.divide(noise, apart, out=np.ones_like(apart), where=apart > noise)
+    return np.where(
+        np.repeat(n_parts, n_parts) > 3, even + signal_share * (estimates - even), estimates
+    )
 
 
 def find_occupied(estimates: Floats, variances: Floats) -> NDArray[np.bool_]:
