@@ -427,8 +427,10 @@ def evaluate(
     with report_errors(output_format), handle_signals():
         from rich.console import Group
 
-        from dbanon.doors import releases as api
         from dbanon.doors.cli.render import rows_table
+        from dbanon.run.evaluate_release import evaluate_release
+        from dbanon.run.open import open_store
+        from dbanon.sessions.names import parse_relation
 
         if changed_source and original is None:
             raise InvalidParameter(
@@ -438,12 +440,12 @@ def evaluate(
             raise InvalidParameter("--analyses needs an original.", hint="Add --original TABLE.")
         if hierarchies and analyses is None:
             raise InvalidParameter("--hierarchy needs analyses.", hint="Add --analyses FILE.")
-        evaluation = api.evaluate_release(
-            url,
-            release,
-            original=original,
+        evaluation = evaluate_release(
+            open_store(url, sql_printer(print_sql)),
+            parse_relation(release),
+            None if original is None else parse_relation(original),
             changed_source=changed_source,
-            on_sql=sql_printer(print_sql),
+            accepts_synthetic=analyses is not None,
         )
         current_log().release_id = evaluation.release_id
         comparison: AnalysisComparison | None = None
