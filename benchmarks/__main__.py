@@ -48,8 +48,8 @@ NAMES = (
     "second_round",
     "spark",
     "spill",
-    "synthesis",
     "synthesis_numbers",
+    "synthesis_seven",
     "thorough",
 )
 ON_REQUEST = (
@@ -70,7 +70,7 @@ ON_REQUEST = (
     "second_round",
     "spark",
     "spill",
-    "synthesis",
+    "synthesis_seven",
     "thorough",
 )  # minutes, if named
 WITH_ANOTHER = (
@@ -85,8 +85,8 @@ WITH_ANOTHER = (
     "peers",
     "plpython",
     "second_round",
-    "synthesis",
     "synthesis_numbers",
+    "synthesis_seven",
 )
 WITH_BIG = ("spark",)
 RESULTS = Path(__file__).resolve().parent / "results"
