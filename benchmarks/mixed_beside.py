@@ -143,7 +143,7 @@ def _classes(
     with tempfile.TemporaryDirectory() as folder:
         frame.to_parquet(f"{folder}/table.parquet")
         (Path(folder) / "trees.json").write_text(json.dumps(trees))
-        result = _run_limited(
+        result = run_limited(
             version, mixed_speed.CALL, folder, work.method, str(K), json.dumps(work.options)
         )
         if isinstance(result, str):
@@ -157,7 +157,7 @@ def _classes(
 def _peer_outcome(python: str, method: str, frame: pd.DataFrame) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         frame.to_csv(f"{folder}/table.csv", index=False)
-        result = _run_limited(Version("", python), THEIRS + CALL, folder, str(K), method, "{}")
+        result = run_limited(Version("", python), THEIRS + CALL, folder, str(K), method, "{}")
     if isinstance(result, str):
         return Outcome(word=result)
     seconds, labels = result
@@ -171,11 +171,11 @@ def _evaluation_outcome(python: str, n: int) -> Outcome:
         mixed_evaluation.make(Path(folder) / "people.duckdb", n)
         url = f"duckdb:///{folder}/people.duckdb"
         job = mixed_evaluation.JOB
-        result = _run_limited(Version("", python), job, url, "released", "generalization", "yes")
+        result = run_limited(Version("", python), job, url, "released", "generalization", "yes")
     return Outcome(word=result) if isinstance(result, str) else Outcome(*result[:2])
 
 
-def _run_limited(version: Version, code: str, *arguments: str) -> Any:
+def run_limited(version: Version, code: str, *arguments: str) -> Any:
     """Parse a program's output as JSON, or say in a word why it failed."""
     try:
         return json.loads(version.run(LIMITED + code, *arguments))
