@@ -1,10 +1,11 @@
 """`full_domain` on tables of many columns: CPU seconds of whole calls beside the loss, k = 5.
 
-The tables are those of `mixed_speed`, and ``X``: ten columns of numbers with six levels each and
-ten texts, 62 thousand million combinations of levels. Each measurement is a process of its own,
-from the data frame to the labels; seconds are the least of two turns, beyond 30 those of one, *MiB*
-is what the call's peak of memory lies above that before it. Another version takes turns with this
-one by ``--beside`` and must give the same levels and labels. It is ended after 300 CPU seconds.
+The tables are those of `mixed_speed`. ``X`` is ten columns of numbers with six levels each and ten
+texts, independent: 62 thousand million combinations of levels. Each measurement is a process of its
+own, from the data frame to the labels; seconds are the least of two turns, beyond 30 those of one,
+*MiB* is what the call's peak of memory lies above that before it. Another version takes turns with
+this one by ``--beside`` and must give the same levels and labels. It is ended after 300 CPU
+seconds.
 
 *Loss* is the mean over all cells of the labels' losses at the levels found: steps up over the
 height, or the share of the range; a withheld row loses all. *At least* is what any levels lose, as
@@ -20,12 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from benchmarks.beside import Version, versions
 from benchmarks.markdown import table
 from benchmarks.mixed_beside import run_limited
-from benchmarks.mixed_speed import SEED, draw, resolve_hierarchies
+from benchmarks.mixed_speed import draw, resolve_hierarchies
 
 K, TURNS = 5, 2
 # Calls of more seconds than this have one turn.
@@ -97,8 +97,7 @@ def run(quick: bool = False, other_python: str | None = None) -> str:
 def _rows(known_versions: list[Version], cases: Sequence[Case]) -> Iterator[list[object]]:
     """Yield a row for each case: the loss and its bound, then seconds and memory per version."""
     for kind, n, suppression in cases:
-        frame = twenty_columns(n) if kind == "X" else draw(kind, n)
-        trees = {} if kind == "X" else resolve_hierarchies(kind)
+        frame, trees = draw(kind, n), resolve_hierarchies(kind)
         with tempfile.TemporaryDirectory() as folder:
             frame.to_parquet(f"{folder}/table.parquet")
             (Path(folder) / "trees.json").write_text(json.dumps(trees))
@@ -136,14 +135,3 @@ def _take_turns(known_versions: list[Version], folder: str, suppression: float) 
             result[0] = min(result[0], previous[0]) if previous else result[0]
         results[version.name] = result
     return results
-
-
-def twenty_columns(n: int) -> pd.DataFrame:
-    """Ten columns of numbers and ten of texts, independent."""
-    rng = np.random.default_rng(SEED)
-    numbers = {f"x{i}": np.round(rng.normal(50 + 5 * (i % 3), 20, n)) for i in range(10)}
-    texts = {
-        f"t{i}": np.char.add("v", rng.integers(0, 3 + i, n).astype(str)).astype(object)
-        for i in range(10)
-    }
-    return pd.DataFrame({**numbers, **texts})

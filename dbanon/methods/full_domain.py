@@ -40,9 +40,9 @@ from dbanon.spaces.levels import LevelSpace, level_space
 # Up to so many combinations are searched to the end.
 _MAX_COMPLETE = 2**25
 # Among more, the search ends after as many looks as group so many records, within these limits; or
-# if it has so many combinations to visit.
+# if it has listed so many levels of combinations to visit, which limits its memory.
 _MAX_GROUPED_RECORDS, _MIN_LOOKS, _MAX_LOOKS = 400_000_000, 1_000, 20_000
-_MAX_LISTED = 250_000
+_MAX_LISTED_LEVELS = 5_000_000
 # The name of the count of a search that ended early.
 _LOWER_BOUND = "percent of this loss that any levels lose at least"
 
@@ -79,7 +79,7 @@ def full_domain(
     budget = None
     if prod(height + 1 for height in space.heights()) > _MAX_COMPLETE:
         n_looks = min(max(_MAX_GROUPED_RECORDS // n, _MIN_LOOKS), _MAX_LOOKS)
-        budget = Budget(n_looks, _MAX_LISTED)
+        budget = Budget(n_looks, _MAX_LISTED_LEVELS // len(space.mixed.names))
     keys = LevelKeys(space, np.zeros(n, np.int64) if strata is None else strata)
     search = LeastLossSearch(
         keys,

@@ -287,9 +287,10 @@ class LeastLossSearch:
         lattice, n = self.lattice, self._keys.n_records
         while (first := lattice.first()) and first[0] <= self.least_loss // n:
             loss, levels = first
-            if self._is_exhausted:
+            fails = lattice.fails(levels)
+            if self._is_exhausted(needs_look=not fails):
                 return min(loss * n, self.least_loss)
-            if lattice.fails(levels):
+            if fails:
                 lattice.rise_above_failing(self.least_loss // n)
                 self._n_steps += 1
                 if self._n_steps % _STEPS_PER_TICK == 0:
@@ -306,12 +307,13 @@ class LeastLossSearch:
             self._descend()
         return self.least_loss
 
-    @property
-    def _is_exhausted(self) -> bool:
-        """Whether the budget is used up."""
-        return self._budget is not None and (
-            self.n_looks >= self._budget.n_looks or self.lattice.n_listed >= self._budget.n_listed
-        )
+    def _is_exhausted(self, needs_look: bool) -> bool:
+        """Whether the budget is used up, for a step of the heap or one that needs a look."""
+        budget = self._budget
+        if budget is None:
+            return False
+        has_no_look = needs_look and self.n_looks >= budget.n_looks
+        return has_no_look or self.lattice.n_listed >= budget.n_listed
 
     def _look(self, levels: Combination) -> int | None:
         """Return how many records the combination withholds; None if it fails."""

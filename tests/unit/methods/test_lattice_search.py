@@ -199,6 +199,7 @@ def test_readers_and_the_owner_are_told_a_bound(monkeypatch: pytest.MonkeyPatch)
     assert share * report.internal.information_loss <= complete.internal.information_loss + 1e-12
     assert percent == int(100 * share)
     assert set(report.internal.levels) == {"looks", "lower_bound"}
+    assert report.internal.to_ledger()["levels"] == report.internal.levels
     assert "looks" not in json.dumps(report.to_dict())
 
 
