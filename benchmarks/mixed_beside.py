@@ -42,7 +42,7 @@ from benchmarks.peers import CALL, THEIRS
 LIMIT = 300
 N_FEW, SMALL, BIG, OF_EVALUATION = 10_000, 100_000, 1_000_000, 500_000
 PEERS = {"anonypyx Mondrian": "Mondrian", "umbra-k Mondrian": "umbra-k"}
-LIMITED = f"import resource; resource.setrlimit(resource.RLIMIT_CPU, ({LIMIT}, {LIMIT + 30}))\n"
+LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_CPU, ({0}, {0} + 30))\n"
 
 
 @dataclass(frozen=True)
@@ -175,13 +175,18 @@ def _evaluation_outcome(python: str, n: int) -> Outcome:
     return Outcome(word=result) if isinstance(result, str) else Outcome(*result[:2])
 
 
-def run_limited(version: Version, code: str, *arguments: str) -> Any:
-    """Parse a program's output as JSON, or say in a word why it failed."""
+def run_limited(version: Version, code: str, *arguments: str, limit: int = LIMIT) -> Any:
+    """Parse a program's output as JSON, or say in a word why it failed.
+
+    Parameters
+    ----------
+    limit : the CPU seconds after which it is ended.
+    """
     try:
-        return json.loads(version.run(LIMITED + code, *arguments))
+        return json.loads(version.run(LIMITED.format(limit) + code, *arguments))
     except subprocess.CalledProcessError as error:
         if error.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
-            return f"more than {LIMIT}"
+            return f"more than {limit}"
         # Version 0.2.0 reports this for more coordinates than its kernels support.
         if "MemoryLimit" in error.stderr or "1 to 4096 attributes" in error.stderr:
             return "refused"

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Levels, max_count_of_share
 from dbanon.errors import TooFewRecords
+from dbanon.methods.forecast import MethodForecast, PowerLaw
 from dbanon.methods.registry import MixedMethod, Tick
 from dbanon.spaces.levels import LevelSpace, level_space
 
@@ -111,6 +112,17 @@ METHOD = MixedMethod(
     result_type=Levels,
     space=level_space,
     refine=None,
+    forecast=MethodForecast(
+        PowerLaw(seconds=1.4, records=1.11, attributes=1.61),
+        PowerLaw(
+            seconds=0.67,
+            records=0.93,
+            attributes=2.1,
+            trees=-1.66,
+            categories=-1.24,
+            distinct_exponent=0.0,
+        ),
+    ),
     options=(
         Parameter(
             "suppression",
