@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         entity_normalize: Literal["trim", "casefold"] | None
         persons: Literal["whole", "rows"]
         design_weight: str | None
-        weight_as: Literal["mean", "copied"] | None
+        weight_as: Literal["mean", "rounded", "copied"] | None
         hierarchies: Mapping[str, HierarchySource] | None
         shift_dates: DateShift | JsonMapping | None
         rows: Literal["shuffled", "input"]
@@ -146,7 +146,8 @@ def anonymize_frame(
     design_weight : the column with the number of persons that a row stands for. Means of classes
         are weighted by it.
     weight_as : ``mean`` (the default) to release the mean weight of each class, so that their sum
-        stays the same, or ``copied`` to release weights as they are.
+        stays the same; ``rounded`` to release this mean as a whole number; ``copied`` to release
+        weights as they are.
     hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
         ``{"intervals": [5, 10]}``.
     pseudonyms : identifiers that are released as keyed hashes, which can be joined across releases.

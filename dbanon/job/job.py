@@ -114,7 +114,8 @@ class Job:
         in different classes.
     chain : the chain that the release belongs to; None for a release outside chains.
     design_weight : the column that says for how many persons a row stands; None without weights.
-    weight_as : ``mean`` to release the mean weight of each class, ``copied`` to release weights as
+    weight_as : ``mean`` to release the mean weight of each class, ``rounded`` to release it as a
+        whole number, ``copied`` to release weights as
         they are; None means ``mean``.
     releases : ``independent`` to release persons again who were released before, outside a chain;
         None to refuse that.

@@ -260,7 +260,7 @@ class JobOptions(PolicyOptions, ReadingOptions, total=False):
     # The column with the design weight: for how many persons of the population a row stands.
     design_weight: str | None
     # How design weights are released.
-    weight_as: Literal["mean", "copied"] | None
+    weight_as: Literal["mean", "rounded", "copied"] | None
     # independent: make another release of a source whose persons were released before, outside a
     # chain. Otherwise such a release is refused, because readers can intersect the classes of both.
     releases: Literal["independent"] | None

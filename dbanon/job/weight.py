@@ -5,8 +5,11 @@ from __future__ import annotations
 from dbanon.data.option import Option
 from dbanon.errors import InvalidParameter
 
-# How design weights are released: as the mean of each class, or as they are.
-MEAN, COPIED = WEIGHT_FORMS = ("mean", "copied")
+# How design weights are released: as the mean of each class, as a whole number next to this mean,
+# or as they are.
+MEAN, ROUNDED, COPIED = WEIGHT_FORMS = ("mean", "rounded", "copied")
+# The forms in which each class has one weight.
+CLASS_FORMS = (MEAN, ROUNDED)
 # The key of the record of a design weight in the arguments of a report.
 WEIGHT_RECORD = "design_weight"
 _DOCS_PAGE = "microdata.md#design-weights"
@@ -20,7 +23,8 @@ DESIGN_WEIGHT = Option(
 )
 WEIGHT_AS = Option(
     "How design weights are released. mean: each class gets the mean of its weights, and the sum"
-    " stays the same. copied: as they are, which may identify persons. Default: mean.",
+    " stays the same. rounded: this mean, rounded up or down such that the sum changes little."
+    " copied: as they are, which may identify persons. Default: mean.",
     choices=WEIGHT_FORMS,
     concerns_release=True,
     docs_page=_DOCS_PAGE,

@@ -13,7 +13,7 @@ from dbanon.errors import InvalidParameter, LedgerEntryBroken
 from dbanon.job.guarantee import GUARANTEES, ROWS
 from dbanon.job.guarantee_names import guarantee_from_ledger
 from dbanon.job.sets import ColumnSet
-from dbanon.job.weight import MEAN, WEIGHT_FORMS, WEIGHT_RECORD
+from dbanon.job.weight import CLASS_FORMS, WEIGHT_FORMS, WEIGHT_RECORD
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.measures import Model
 from dbanon.methods.local_suppression import MISSING_OPTION, WILDCARD
@@ -158,7 +158,7 @@ def is_column_set(recorded_set: JsonMapping) -> bool:
 def is_weight_record(record: JsonMapping) -> bool:
     """Return True for the record of a design weight in the form that reports write."""
     form = record["as"]
-    has_valid_sum = form != MEAN or math.isfinite(record["sum"])
+    has_valid_sum = form not in CLASS_FORMS or math.isfinite(record["sum"])
     return isinstance(record["column"], str) and form in WEIGHT_FORMS and has_valid_sum
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from dataclasses import field
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.types import JsonMapping
@@ -30,6 +31,7 @@ class EarlierRelease:
     is_chained : whether it belongs to a chain. Chains record their persons themselves, under a key.
     normalize : how values of the entity were normalized before comparison; None if they were not.
     salt : the salt of the hashes under which its persons are recorded; None without such a record.
+    date_shift : the recorded ``shift_dates``; empty if no dates were shifted.
     """
 
     release_id: str
@@ -39,6 +41,13 @@ class EarlierRelease:
     is_chained: bool = False
     normalize: str | None = None
     salt: str | None = None
+    date_shift: JsonMapping = field(default_factory=dict)
+
+    @property
+    def shifted_columns(self) -> tuple[str, ...]:
+        """The columns whose dates were shifted."""
+        columns = self.date_shift.get("columns")
+        return tuple(columns) if isinstance(columns, list) else ()
 
 
 @dataclass(frozen=True)
@@ -128,6 +137,7 @@ def earlier_releases(
             is_chained=chain is not None,
             normalize=string_argument(arguments, "entity_normalize"),
             salt=salt,
+            date_shift=_read_date_shift(arguments),
         )
         for release_id, schema, name, entry_source, arguments, request, epsilon, chain, salt in rows
         if has_source_oids
@@ -147,6 +157,14 @@ def string_argument(arguments: object, name: str) -> str | None:
         value = entries.parse_json(arguments).get(name)
         return value if isinstance(value, str) else None
     return None
+
+
+def _read_date_shift(arguments: object) -> JsonMapping:
+    """Return the recorded shift of dates; empty if there is none or the entry is malformed."""
+    with suppress(*MALFORMED_ERRORS):
+        value = entries.parse_json(arguments).get("shift_dates")
+        return value if isinstance(value, dict) else {}
+    return {}
 
 
 def _source_oid(request: str) -> object:

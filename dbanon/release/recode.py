@@ -390,7 +390,7 @@ class Release:
     public_sums : the sums for the losses that readers may see, one per entry of ``losses``.
     has_classes_per_column : whether each attribute has its own classes.
     suppressed_cells : number of cells released as NULL that have a value in the source, by column.
-    weight : the released design weight, if classes get the mean of their weights; otherwise None.
+    weight : the released design weight, if each class has one, its mean; otherwise None.
     """
 
     partition: Partition
@@ -409,7 +409,7 @@ class Release:
 
     @property
     def class_values(self) -> tuple[ReleasedColumn, ...]:
-        """All columns with one value per class: quasi-identifiers, and a mean design weight."""
+        """All columns with one value per class: quasi-identifiers, and a design weight."""
         return self.columns if self.weight is None else (*self.columns, self.weight)
 
     @property

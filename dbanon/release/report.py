@@ -12,7 +12,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.data.words import LabelledTextWithHtml, read_key_or_former_key
 from dbanon.job.verdict import Caution, Verdict
-from dbanon.job.weight import MEAN, WEIGHT_RECORD
+from dbanon.job.weight import CLASS_FORMS, WEIGHT_RECORD
 from dbanon.measures.models import CountedModel
 from dbanon.release.alignment import Alignment
 from dbanon.release.attribute_disclosure import DisclosiveColumn, FewPersons, RetainedIdentifier
@@ -322,9 +322,9 @@ class Report(LabelledTextWithHtml):
 
     @property
     def averaged_weights(self) -> tuple[str, ...]:
-        """The design weight, if each class is released with its mean; otherwise empty."""
+        """The design weight, if each class is released with one weight; otherwise empty."""
         record = self.arguments.get(WEIGHT_RECORD, {})
-        return (str(record["column"]),) if record.get("as") == MEAN else ()
+        return (str(record["column"]),) if record.get("as") in CLASS_FORMS else ()
 
     def describe_averaged_columns(self) -> list[str]:
         """Describe each coded column that was averaged, and suggest another kind."""

@@ -8,9 +8,13 @@ from numpy.typing import NDArray
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import Attribute, Kind
 from dbanon.data.types import JsonObject
+from dbanon.errors import InvalidParameter
 from dbanon.recoding import ReleasedColumn
 from dbanon.recoding.weighted_mean import find_dominated_classes
 from dbanon.release.recode import Release, number_combinations
+
+# Numbers of float64 from here on have no fractions.
+_MAX_ROUNDED = 2**53
 
 
 def average_weights(microdata: Microdata, release: Release, name: str) -> ReleasedColumn:
@@ -39,6 +43,67 @@ def average_weights(microdata: Microdata, release: Release, name: str) -> Releas
     stratum_of_class = strata[release.partition.members[release.partition.starts]]
     factors = compute_weight_factors(microdata, release)[stratum_of_class]
     return ReleasedColumn(Attribute(name, Kind.FLOAT), means[group_of_class] * factors)
+
+
+def round_weights(
+    microdata: Microdata, release: Release, mean_weights: ReleasedColumn
+) -> ReleasedColumn:
+    """Return the mean weights of classes, rounded up or down to whole numbers, int64.
+
+    Classes that are released alike keep one weight. In each stratum those with the largest
+    fractions are rounded up, each of them only if it brings the sum nearer to that of the means.
+    So the sum differs from the rounded sum of the means by at most half of the rows of the
+    largest group of such classes. It follows from the means, and tells no more than they do.
+
+    Parameters
+    ----------
+    mean_weights : the result of ``average_weights``.
+
+    Raises
+    ------
+    InvalidParameter : a mean is below 1, or too large to have fractions.
+    """
+    means = mean_weights.values
+    if len(means) and not 1 <= means.min() <= means.max() < _MAX_ROUNDED:
+        raise InvalidParameter(
+            f'The mean weights in column "{mean_weights.attribute.name}" cannot be rounded: a class'
+            " has one below 1 or beyond 2^53.",
+            hint="Release the means: leave out `weight_as`.",
+        )
+    attribute = Attribute(mean_weights.attribute.name, Kind.INTEGER)
+    if not len(means):
+        return ReleasedColumn(attribute, np.zeros(0, np.int64))
+    group_of_class = number_combinations(microdata, release)
+    partition = release.partition
+    _, first_classes = np.unique(group_of_class, return_index=True)
+    sizes = np.bincount(group_of_class, partition.sizes).astype(np.int64)
+    group_means = means[first_classes]
+    rounded = np.floor(group_means).astype(np.int64)
+    fractions = group_means - rounded
+    strata = _list_strata(microdata)[partition.members[partition.starts[first_classes]]]
+    for stratum in np.unique(strata).tolist():
+        groups = np.flatnonzero(strata == stratum)
+        n_missing = round(float(fractions[groups] @ sizes[groups]))
+        # Equal fractions are in the order of released values.
+        for group in groups[np.argsort(-fractions[groups], kind="stable")].tolist():
+            if sizes[group] < 2 * n_missing:
+                rounded[group] += 1
+                n_missing -= int(sizes[group])
+    return ReleasedColumn(attribute, rounded[group_of_class])
+
+
+def compute_weight_excess(microdata: Microdata, release: Release) -> float:
+    """Return by what the weight of a class is larger than the mean of its originals, at most.
+
+    It is 1 or more: released rows also have the weight of withheld ones, and may be rounded up.
+    """
+    assert release.weight is not None
+    if not release.partition.n_classes:
+        return 1.0
+    factors = compute_weight_factors(microdata, release)
+    strata = _list_strata(microdata)[release.partition.members[release.partition.starts]]
+    means = average_weights(microdata, release, release.weight.attribute.name).values
+    return float(np.max(factors[strata] * release.weight.values / means, initial=1.0))
 
 
 def compute_weight_factors(microdata: Microdata, release: Release) -> NDArray[np.float64]:

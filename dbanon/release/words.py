@@ -16,7 +16,7 @@ from dbanon.data.types import JsonMapping
 from dbanon.data.words import read_key_or_former_key
 from dbanon.job.pseudonym import build_pseudonym_caution
 from dbanon.job.verdict import Caution, Verdict, build_intersection_caution
-from dbanon.job.weight import COPIED, MEAN, WEIGHT_RECORD
+from dbanon.job.weight import COPIED, MEAN, ROUNDED, WEIGHT_RECORD
 from dbanon.methods import global_recoding
 from dbanon.recoding import common
 from dbanon.release.alignment import INPUT, INPUT_ORDER_CAUTION
@@ -151,7 +151,11 @@ def describe_weight(arguments: JsonMapping) -> list[tuple[str, str]]:
     record = arguments.get(WEIGHT_RECORD)
     if not record:
         return []
-    forms = {MEAN: "mean of each class, with the sum of the originals", COPIED: "COPIED as it is"}
+    forms = {
+        MEAN: "mean of each class, with the sum of the originals",
+        ROUNDED: "mean of each class as a whole number, with nearly the sum of the originals",
+        COPIED: "COPIED as it is",
+    }
     text = f"{record['column']}: {forms.get(record['as'], record['as'])}"
     has_weighted_means = arguments.get("recoding") in ("mean", "representative")
     return [("design weight", text + ("; means are weighted by it" if has_weighted_means else ""))]

@@ -12,7 +12,7 @@ from dbanon.errors import DbanonError, RecountFailed, ReleaseChanged
 from dbanon.hierarchy.spec import HierarchySource, parse
 from dbanon.job.chain_guarantee import FIRST_RELEASE_SUFFIX
 from dbanon.job.guarantee import PERSONS
-from dbanon.job.weight import MEAN
+from dbanon.job.weight import CLASS_FORMS, ROUNDED
 from dbanon.ledger.recorded_report import recorded_digest, released_columns
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.measures import HIERARCHICAL, Model
@@ -252,7 +252,7 @@ def recount_models(
 def verify_class_weights(
     session: Session, relation: RelationName, names: Sequence[str], record: JsonMapping, k: int
 ) -> None:
-    """Recount the mean weights of a release in a database or a file.
+    """Recount the weights of classes in a release in a database or a file.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ def verify_class_weights(
     RecountFailed : the weights are not as recorded.
     ColumnNotFound : there is no such column.
     """
-    if record.get("as") != MEAN:
+    if record.get("as") not in CLASS_FORMS:
         return
     name = str(record["column"])
     # Raises ColumnNotFound.
@@ -277,10 +277,11 @@ def verify_class_weights(
         k=k,
         rows=homogeneity.of_rows,
         expected_sum=float(record["sum"]),
+        are_whole=record["as"] == ROUNDED,
     )
     if problem is not None:
         raise RecountFailed(
-            f'The mean weights in column "{name}" of {relation} are not those of its release:'
+            f'The weights in column "{name}" of {relation} are not those of its release:'
             f" {problem}.",
             hint=RELEASE_AGAIN_HINT,
         )

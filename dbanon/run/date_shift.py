@@ -8,7 +8,7 @@ release, a ledger, a report or a log.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.pseudonym import PseudonymKey
 from dbanon.partitioning.entities import as_identifier
+from dbanon.run.history import describe_outputs
 from dbanon.run.plan import Plan
 from dbanon.stores.ports import PreparedRelease, Source, Target, W
 
@@ -44,28 +45,66 @@ def draw_offsets(planned: Plan, source: Source, microdata: Microdata) -> NDArray
     With a key, the offset follows from the person's identifier, and is the same in each release
     with this key. Otherwise it is random.
 
+    Warns with ``ShiftedDatesTell`` of earlier releases with other offsets, also if no dates are
+    shifted.
+
     Raises
     ------
+    TellingColumnRefused : there is something to warn of, and the policy is strict.
     UnsupportedType : a date is so early or late that it cannot be shifted.
     InvalidParameter : identifiers that count as one person have different texts.
     """
     shift = planned.job.shift_dates
+    if shift is not None:
+        _require_room(planned, source, shift)
+    _warn_or_refuse([*_describe_earlier_offsets(planned)], planned.policy)
     if shift is None:
         return None
-    _require_room(planned, source, shift)
     if planned.pseudonym_key is not None and microdata.entities is not None:
         return _offsets_of_persons(planned, source, microdata, planned.pseudonym_key, shift)
-    if planned.history.releases:
-        text = (
-            "The source was released before: readers who find a row in both releases compare its"
-            " dates, which have other offsets now. The more releases, the less is hidden."
-        )
-        _warn_or_refuse([text], planned.policy)
     units = np.arange(microdata.n_records) if microdata.entities is None else microdata.entities
     random_bytes = os.urandom(8 * (int(units.max(initial=-1)) + 1))
     draws = np.frombuffer(random_bytes, np.uint64) % np.uint64(shift.n_offsets)
     offsets = draws.astype(np.int32) - np.int32(shift.days)
     return np.asarray(offsets[units], np.int32)
+
+
+def _describe_earlier_offsets(planned: Plan) -> Iterator[str]:
+    """Yield a text for each way in which dates of earlier releases tell offsets."""
+    job, earlier_releases = planned.job, planned.history.releases
+    shift = job.shift_dates
+    for name in job.retained_columns:
+        shifting_releases = [each for each in earlier_releases if name in each.shifted_columns]
+        if shifting_releases and (shift is None or name not in shift.columns):
+            yield (
+                f'Column "{name}" is released with its own dates, which were shifted before: the'
+                f" ledger has {describe_outputs(shifting_releases)}. Readers who find a person in"
+                " both releases learn the offset. Shift it, too, or leave it out."
+            )
+    if shift is None or not earlier_releases:
+        return
+    if planned.pseudonym_key is None or not job.guarantee.entity_columns:
+        yield (
+            "The source was released before: readers who find a row in both releases compare its"
+            " dates, which have other offsets now. The more releases, the less is hidden."
+        )
+        return
+    offset_rules = {**describe_shift(job, planned.pseudonym_key), "columns": []}
+    other_releases = [
+        each
+        for each in earlier_releases
+        if each.date_shift
+        and (
+            {**each.date_shift, "columns": []} != offset_rules
+            or (each.entity, each.normalize) != (job.entity, job.entity_normalize)
+        )
+    ]
+    if other_releases:
+        yield (
+            f"Dates had other offsets before: the ledger has {describe_outputs(other_releases)}."
+            " Readers who find a person in both releases compare the dates. The more offsets, the"
+            " less is hidden. With the same key, entity and days, offsets are the same."
+        )
 
 
 def _offsets_of_persons(

@@ -51,8 +51,7 @@ def require_first_release(
             raise SecondRelease(
                 f'{source} was already released with "{entity}" as the entity; nothing was'
                 " published.",
-                detail=f"The ledger has {_describe_outputs(earlier_releases)}."
-                f" {INTERSECTION_RISK}.",
+                detail=f"The ledger has {describe_outputs(earlier_releases)}. {INTERSECTION_RISK}.",
                 hint=_build_hint(str(source), entity, history, consent),
             )
 
@@ -66,7 +65,7 @@ def caution_about_history(job: Job, source: str, history: SourceHistory) -> Caut
     if not earlier_releases or job.chain is not None or job.releases == INDEPENDENT:
         return None
     return build_intersection_caution(
-        f"{source} was released before: {_describe_outputs(earlier_releases)}"
+        f"{source} was released before: {describe_outputs(earlier_releases)}"
     )
 
 
@@ -115,7 +114,7 @@ def warn_of_history(caution: Caution) -> None:
     warn_caller(ReleasesIntersect(f"{caution.warning}; {caution.reason}."))
 
 
-def _describe_outputs(earlier_releases: Sequence[EarlierRelease]) -> str:
+def describe_outputs(earlier_releases: Sequence[EarlierRelease]) -> str:
     """Describe the number of earlier releases, and name some of their outputs."""
     names = list(dict.fromkeys(release.output for release in earlier_releases))
     suffix = (

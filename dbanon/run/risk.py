@@ -12,9 +12,9 @@ from dbanon.data.schema import Attribute
 from dbanon.data.weights import WEIGHT_KINDS
 from dbanon.errors import InvalidParameter, RiskTooHigh
 from dbanon.job.job import Job
-from dbanon.job.risk import JobRisk
-from dbanon.release.outcome import RiskFigures
-from dbanon.release.weights import compute_weight_factors
+from dbanon.job.risk import JobRisk, require_rows_of_persons
+from dbanon.release.risk_figures import RiskFigures
+from dbanon.release.weights import compute_weight_excess
 from dbanon.run.job_runner import RiskRunner, TableRows
 from dbanon.stores.exports.destinations import file_for, make_directories
 from dbanon.stores.ports import PreparedRelease, Source
@@ -95,12 +95,8 @@ def _require_rows_of_persons(draft: PreparedRelease) -> None:
     InvalidParameter : a person has several rows.
     """
     entities = draft.microdata.entities
-    if entities is not None and len(np.unique(entities)) < len(entities):
-        raise InvalidParameter(
-            "The disclosure risk is that of rows, and persons have several rows here: their risk"
-            " would be larger.",
-            hint="Leave out `risk`, or read a view with one row per person.",
-        )
+    if entities is not None:
+        require_rows_of_persons(len(entities), len(np.unique(entities)))
 
 
 def _require_released_columns(names: Sequence[str], job: Job) -> None:
@@ -143,12 +139,13 @@ def _require_released_weight(
 def _find_weight_factor(weight: str | None, draft: PreparedRelease) -> float:
     """Return how many times more persons the released weights count than the originals, at most.
 
-    Released rows have the weight of withheld ones, too, so each seems to be one of more persons.
+    Released rows have the weight of withheld ones, too, and weights may be rounded up, so each row
+    seems to be one of more persons.
     """
     released_weight = draft.release.weight
     if released_weight is None or released_weight.attribute.name != weight:
         return 1.0
-    return float(compute_weight_factors(draft.microdata, draft.release).max())
+    return compute_weight_excess(draft.microdata, draft.release)
 
 
 def _require_limits(risk: JobRisk, figures: RiskFigures, weight_factor: float) -> None:

@@ -23,6 +23,7 @@ from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import CLIENT
 from dbanon.job.verdict import Caution, ExpectedRelease
+from dbanon.job.weight import ROUNDED
 from dbanon.methods import find_method
 from dbanon.methods.local_suppression import MISSING_OPTION
 from dbanon.partitioning.coding import code_columns
@@ -33,10 +34,11 @@ from dbanon.partitioning.sets import coarsen_for_column_sets
 from dbanon.release.attribute_disclosure import FewPersons, RetainedIdentifier
 from dbanon.release.cells import suppress_differing_cells
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
-from dbanon.release.outcome import OperatorFigures, RiskFigures, build_losses
+from dbanon.release.outcome import OperatorFigures, build_losses
 from dbanon.release.recode import Release, find_lost_columns, number_combinations, recode
 from dbanon.release.report import EvaluationOutcome, Provenance, RecountResult, Report
-from dbanon.release.weights import average_weights, describe_weighting
+from dbanon.release.risk_figures import RiskFigures
+from dbanon.release.weights import average_weights, describe_weighting, round_weights
 from dbanon.release.words import now
 from dbanon.run.codes import count_averaged_codes
 from dbanon.run.coding import require_coded_copies, require_coded_labels, require_zip_labels
@@ -480,7 +482,10 @@ def recode_release(
         build_trees=planned.build_trees,
     )
     for name in planned.job.averaged_weights:
-        release = replace(release, weight=average_weights(microdata, release, name))
+        weight = average_weights(microdata, release, name)
+        if planned.job.weight_as == ROUNDED:
+            weight = round_weights(microdata, release, weight)
+        release = replace(release, weight=weight)
     return release
 
 

@@ -424,11 +424,11 @@ def _explain_missing_right(session: Session, relation: RelationName) -> Iterator
         # Subclasses of this error have more precise hints, so leave them unchanged.
         if type(error) is not InsufficientRights:
             raise
-        name = relation.quote(session.dialect.quotation_mark)
+        name = sql_for_hint(relation.quote(session.dialect.quotation_mark))
         raise InsufficientRights(
             f"This role may not read {relation}.",
             detail=error.detail,
-            hint=f"Its owner runs: {sql_for_hint(f'GRANT SELECT ON {name} TO …;')}",
+            hint=f"Its owner runs: GRANT SELECT ON {name} TO …;",
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Recount released design weights: alike in each class, and with the sum of the originals."""
+"""Recount released design weights: alike in each class, and with the sum that was computed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import fsum, isclose
 from dbanon.data.types import JsonObject
 from dbanon.errors import RecountFailed
 from dbanon.job.guarantee import REPORT_IT
-from dbanon.job.weight import COPIED, MEAN, WEIGHT_RECORD
+from dbanon.job.weight import COPIED, MEAN, ROUNDED, WEIGHT_RECORD
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.stores.ports import PreparedRelease, Target, W
@@ -26,20 +26,22 @@ def build_weight_record(draft: PreparedRelease) -> JsonObject:
         return {}
     record: JsonObject = {"column": draft.job.design_weight, "as": COPIED}
     if draft.release.weight is not None:
-        record |= {"as": MEAN, "sum": _sum_weights(draft.release.weight, draft)}
+        form = draft.job.weight_as or MEAN
+        record |= {"as": form, "sum": _sum_weights(draft.release.weight, draft)}
     return {WEIGHT_RECORD: record}
 
 
 def _sum_weights(weight: ReleasedColumn, draft: PreparedRelease) -> float:
-    """Add up the mean weights of all released rows."""
+    """Add up the weights of all released rows."""
     return fsum((weight.values * draft.release.partition.sizes).tolist())
 
 
 def require_class_weights(draft: PreparedRelease, target: Target[W], staged_release: W) -> None:
-    """Have the target count the mean weights, and check that they are as promised.
+    """Have the target count the weights of classes, and check that they are as promised.
 
     All rows that readers cannot tell apart have the same weight, at least k rows share each weight,
-    and the weights add up to those of the originals.
+    and the weights add up to those of the originals. Rounded weights are whole numbers with the sum
+    that was computed.
 
     Raises
     ------
@@ -57,10 +59,11 @@ def require_class_weights(draft: PreparedRelease, target: Target[W], staged_rele
         k=int(draft.job.policy.k),
         rows=int(draft.release.partition.sizes.sum()),
         expected_sum=_sum_weights(weight, draft),
+        are_whole=draft.job.weight_as == ROUNDED,
     )
     if problem is not None:
         raise RecountFailed(
-            f'The mean weights in column "{name}" were not written as computed: {problem}; nothing'
+            f'The weights in column "{name}" were not written as computed: {problem}; nothing'
             " was published.",
             hint=REPORT_IT,
         )
@@ -73,8 +76,9 @@ def find_weight_problem(
     k: int,
     rows: int,
     expected_sum: float,
+    are_whole: bool = False,
 ) -> str | None:
-    """Describe the first error in the mean weights of a release; None if there is none.
+    """Describe the first error in the weights of a release; None if there is none.
 
     Parameters
     ----------
@@ -83,6 +87,7 @@ def find_weight_problem(
     k : the number of rows that must share a weight.
     rows : the number of rows of the release.
     expected_sum : the sum of the weights.
+    are_whole : whether they must be whole numbers above 0.
     """
     if None in rows_by_weight or sum(rows_by_weight.values()) != rows:
         return "rows have no weight"
@@ -95,6 +100,10 @@ def find_weight_problem(
     except (ValueError, OverflowError):
         # Texts, infinity of both signs, or a sum beyond float64.
         return "they cannot be added up"
+    if are_whole and any(
+        float(str(weight)) < 1 or float(str(weight)) % 1 for weight in rows_by_weight
+    ):
+        return "not all are whole numbers above 0"
     if not isclose(total, expected_sum, rel_tol=_SUM_TOLERANCE):
         return "their sum is not that of the originals"
     return None

@@ -80,7 +80,7 @@ A rule is a role, or an object with a role and what belongs to it:
   keep: reason (copied as it is); by (makes strata); drop: reason
   entity (identifies the person; one column): pseudonym, if it is released as one
   pseudonym (released as a keyed hash, by clients); identifier (never released)
-  weight (how many persons a row stands for; one column): weight_as, mean or copied
+  weight (how many persons a row stands for; one column): weight_as, mean, rounded or copied
 Only the table''s owner declares. Columns that are not named keep their rules.
 from_comments: also read comments on columns that have a line "dbanon: quasi_identifier".
 Calls of methods without quasi_identifiers use the rules; each column must have one then.';

@@ -392,6 +392,11 @@ FRAMES = (
         [frame(FRAME.assign(w=2.5), design_weight="w")],
     ),
     Steps(
+        "Release the means: leave out `weight_as`.",
+        frame(FRAME.assign(w=0.5), design_weight="w", weight_as="rounded"),
+        [frame(FRAME.assign(w=0.5), design_weight="w")],
+    ),
+    Steps(
         'Use `recoding="mean"`, or give the column as a smaller type.',
         frame(LARGE, recoding="medoid"),
         [

@@ -110,6 +110,20 @@ def choose_right(client: Client) -> None:
     assert choose(client, "gaa_cp/4").status == 303
 
 
+_LIMIT = {"risk": "yes", "risk-max_individual": "1"}
+
+
+def limit_risk(client: Client, *, is_saved: bool = False) -> str:
+    """Limit the risk with a column of weights, which may have another role."""
+    if not is_saved:
+        decide_roles(client, pay="drop")
+    weight = str(list(client.routes.bench.roles).index("pay"))
+    values = {**_LIMIT, "risk-weight": weight}
+    if is_saved:
+        return str(save(**values)(client))
+    return sent("job", **values)(client)
+
+
 IN_WORKBENCH = (
     FormSteps(
         "Give the role quasi-identifier",
@@ -151,6 +165,19 @@ IN_WORKBENCH = (
         "The page shows the current state",
         lambda c: plan_in_two_tabs(c, again=False),
         [lambda c: plan_in_two_tabs(c, again=True)],
+    ),
+    FormSteps(
+        "Tick the box to measure it, or clear",
+        sent("job", **{"risk-threshold": "0.1"}),
+        [save(**{"risk": "yes", "risk-threshold": "0.1"}), save()],
+    ),
+    FormSteps(
+        "Give the column the role weight on the first page",
+        limit_risk,
+        [
+            lambda c: (decide_roles(c, pay="weight"), limit_risk(c, is_saved=True)),
+            lambda c: save(**{**_LIMIT, "risk-sampling_fraction": "0.02"})(c),
+        ],
     ),
     FormSteps("Choose one on this page, which lists", choose_wrong, [choose_right]),
 )

@@ -213,7 +213,7 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
     "a form of no weight": ("invalid_parameter", {"weight_as": "mean"}),
     "a form of weights that is none (word)": (
         "invalid_parameter",
-        {"design_weight": "twice", "weight_as": "rounded"},
+        {"design_weight": "twice", "weight_as": "calibrated"},
     ),
     "a weight that is a quasi-identifier": ("invalid_parameter", {"design_weight": "a"}),
     "rows of nobody": ("invalid_parameter", {"persons": "rows"}),

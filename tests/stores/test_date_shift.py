@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import warnings
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,76 @@ def test_a_key_gives_the_same_offsets_everywhere(
     refused = pytest.raises(InvalidParameter, match="shifted dates, which need their key")
     with refused:
         dbanon.refresh(database.url, "release.second")
+
+
+def write_keys(folder: Path) -> list[str]:
+    """Write two keys, and return their sources."""
+    for name in ("5c", "7d"):
+        (folder / name).write_text(name * 32, encoding="ascii")
+        (folder / name).chmod(0o600)
+    return [f"file:{folder / name}" for name in ("5c", "7d")]
+
+
+def warnings_of_history(database: Database, **more: Any) -> list[str]:
+    """Make a release; return what it warns of about the offsets of earlier ones."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        database.anonymize(**options(**{"releases": "independent", **more}))
+    texts = [str(w.message) for w in caught if w.category is ShiftedDatesTell]
+    return [text for text in texts if "before" in text]
+
+
+def test_other_offsets_in_earlier_releases(database: Database, tmp_path: Path) -> None:
+    """Readers who find a person in two releases compare the dates."""
+    load(database)
+    assert warnings_of_history(database, output="release.random") == []
+    unshifted = 'Column "seen" is released with its own dates, which were shifted before'
+    shifts: tuple[Any, ...] = (None, {"days": 9, "columns": ["admitted"]})
+    for shift in shifts:
+        own_options = {"output": "release.own", "if_exists": "replace"}
+        texts = warnings_of_history(database, **own_options, shift_dates=shift)
+        assert any(text.startswith(unshifted) for text in texts)
+        error = refuse(
+            database,
+            dbanon.errors.TellingColumnRefused,
+            "Something would",
+            **options(releases="independent", shift_dates=shift, keep=[*COLUMNS]),
+            output="release.strict",
+            strict=True,
+        )
+        assert unshifted in str(error.detail)
+    if database.name != "mariadb":  # which computes no keyed hashes
+        key = write_keys(tmp_path)[0]
+        [text] = warnings_of_history(database, pseudonym_key=key)
+        assert text.startswith("Dates had other offsets before: the ledger has 2 earlier releases")
+        assert all(name in text for name in ("random", "own"))
+
+
+def test_the_same_offsets_in_earlier_releases(database: Database, tmp_path: Path) -> None:
+    if database.name == "mariadb":
+        skip_case("MariaDB computes no keyed hashes")
+    load(database)
+    key, other_key = write_keys(tmp_path)
+    assert warnings_of_history(database, pseudonym_key=key) == []
+    same: dict[str, Any] = {
+        "keep": ["id", "seen"],
+        "shift_dates": {"days": DAYS, "columns": ["seen"]},
+        "output": "release.same",
+        "pseudonym_key": key,
+    }
+    assert warnings_of_history(database, **same) == []
+    for different in (
+        {"pseudonym_key": other_key},
+        {"shift_dates": {**SHIFT, "days": DAYS + 1}},
+        {"entity_normalize": "casefold"},
+    ):
+        more = {"pseudonym_key": key, "output": "release.other", "if_exists": "replace"}
+        [text] = warnings_of_history(database, **more | different)
+        assert text.startswith("Dates had other offsets before")
+        assert "same" in text.partition("With the same key")[0]
+    # Without a key, every earlier release has other offsets.
+    [text] = warnings_of_history(database, output="release.random")
+    assert text.startswith("The source was released before")
 
 
 @pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")

@@ -271,3 +271,29 @@ def test_the_weight_of_withheld_rows_does_not_lower_the_risk(
     limit = f"max_individual: {(averaged + copied) / 2}"
     assert [run(weight, limit) for weight in (as_copied, "{role: weight}")] == [3, 3]
     assert run("{role: weight}", f"max_individual: {copied * 1.01}") == 0
+
+
+def test_rounded_weights_do_not_lower_the_risk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of the classes get 2 in place of 1.5, so that their rows seem to be of more persons."""
+    database = DuckdbDatabase(tmp_path / "d.duckdb")
+    monkeypatch.setenv("PEOPLE", database.url)
+    types = dict.fromkeys(("id", "age"), database.types["integer"])
+    ages = range(20, 60, 2)
+    database.load(
+        "people",
+        types | {"weight": database.types["double"]},
+        [(n, ages[n % len(ages)], 1.5) for n in range(5 * len(ages))],
+    )
+    roles = {"id": "{role: identifier}", "age": "{role: quasi_identifier}"}
+    keys = {"k": "5", "releases": "independent", "output": "{table: people}"}
+
+    def run(form: str, limit: float) -> int:
+        weight = f"{{role: weight, weight_as: {form}}}"
+        risk = f"{{max_individual: {limit}}}"
+        text = job(roles={**roles, "weight": weight}, risk=risk, **keys)
+        return call("run", write(tmp_path, text)).exit_code
+
+    # The highest risk is that of five rows of weight 1, 1/5; 2 is a third more than 1.5.
+    assert [run("mean", 0.21), run("rounded", 0.21), run("rounded", 0.27)] == [0, 3, 0]

@@ -115,6 +115,89 @@ def test_the_same_as_of_a_data_frame(
     assert verification.unchanged
 
 
+def assert_rounded(released_rows: list[tuple[Any, ...]], total: float) -> None:
+    """Each combination has one whole number, k rows share each, and the sum is near the total."""
+    sizes = Counter((age, height) for age, height, _ in released_rows)
+    assert len({*released_rows}) == len(sizes)
+    assert all(weight >= 1 and weight == int(weight) for *_, weight in released_rows)
+    assert min(Counter(weight for *_, weight in released_rows).values()) >= 3
+    difference = sum(weight for *_, weight in released_rows) - round(total)
+    assert abs(difference) <= max(sizes.values()) / 2
+
+
+@pytest.mark.parametrize("kind", ["double", "decimal", "integer"])
+@pytest.mark.parametrize("method", ["mdav", "gaa_cp"])
+def test_rounded_weights(database: Database, make_database: Any, kind: str, method: str) -> None:
+    frame = load(database, kind)
+    more: dict[str, Any] = {"weight_as": "rounded", "method": method}
+    report = database.anonymize(quasi_identifiers=QI, design_weight="w", **more)
+    assert released(database) == of_frame(frame, **more)
+    assert_rounded(released(database), fsum(frame["w"]))
+    means = of_frame(frame, method=method)
+    pairs = zip(released(database), means, strict=True)
+    assert all(abs(rounded - mean) < 1 for (*_, rounded), (*_, mean) in pairs)
+    record = report.arguments["design_weight"]
+    assert (record["column"], record["as"]) == ("w", "rounded")
+    assert record["sum"] == sum(weight for *_, weight in released(database))
+    assert "w: mean of each class as a whole number" in str(report)
+    assert dbanon.verify(database.url, "release.people").unchanged
+    table = database.relation("release.people")
+    [(largest,)] = database.rows(f"SELECT max(w) FROM {table}")
+    assert isinstance(largest, int)
+    other = make_database("sqlite" if database.name == "duckdb" else "duckdb")
+    database.anonymize(
+        quasi_identifiers=QI, design_weight="w", target=other.url, releases="independent", **more
+    )
+    assert released(other) == released(database)
+
+
+def test_rounded_weights_of_strata(database: Database) -> None:
+    frame = load(database)
+    more: dict[str, Any] = {"weight_as": "rounded", "by": ["region"]}
+    database.anonymize(quasi_identifiers=QI, design_weight="w", **more)
+    assert released(database) == of_frame(frame, **more)
+    for region, weights in frame.groupby("region")["w"]:
+        assert_rounded(
+            [
+                (str(age), str(height), float(weight))
+                for age, height, weight in database.rows(
+                    f"SELECT age, height, w FROM {database.relation('release.people')}"
+                    f" WHERE region = '{region}'"
+                )
+            ],
+            fsum(weights),
+        )
+
+
+def test_the_recount_refuses_fractions(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    load(database)
+    monkeypatch.setattr("dbanon.run.run.round_weights", lambda microdata, release, weight: weight)
+    options: dict[str, Any] = {"quasi_identifiers": QI, "design_weight": "w"}
+    refuse(database, RecountFailed, "not all are whole", weight_as="rounded", **options)
+
+
+@pytest.mark.parametrize(
+    ("weights", "is_whole"), [((2, 3), True), ((0, 5), False), ((2, 2.5), False)]
+)
+def test_whole_numbers_are_counted(weights: tuple[float, ...], is_whole: bool) -> None:
+    problem = find_weight_problem(
+        {str(weight): 3 for weight in weights},
+        ClassHomogeneity("w", 2, 6, 2, 6),
+        k=3,
+        rows=6,
+        expected_sum=3.0 * sum(weights),
+        are_whole=True,
+    )
+    assert problem == (None if is_whole else "not all are whole numbers above 0")
+
+
+def test_small_weights_are_not_rounded(database: Database) -> None:
+    """A row of weight 0 would not count."""
+    load(database)
+    database.execute(f"UPDATE {database.relation('people')} SET w = 0.5")
+    refuse(database, InvalidParameter, "cannot be rounded", design_weight="w", weight_as="rounded")
+
+
 def test_weighted_means_keep_the_weighted_total(database: Database) -> None:
     frame = load(database).astype({"age": float})
     database.execute(
@@ -239,7 +322,7 @@ def test_other_refusals(database: Database, tmp_path: Path) -> None:
         refuse(database, InvalidParameter, "more than once", **{role: columns}, design_weight="w")
     refuse(database, InvalidParameter, "cannot be released", entity="w", design_weight="w")
     refuse(database, InvalidParameter, "no column is the design weight", weight_as="copied")
-    refuse(database, InvalidParameter, "weight_as", weight_as="rounded", design_weight="w")
+    refuse(database, InvalidParameter, "weight_as", weight_as="calibrated", design_weight="w")
     refuse(
         database,
         InvalidParameter,
@@ -340,6 +423,43 @@ def test_advice_and_init_propose_the_role(database: Database) -> None:
     # Releases of a chain, which a database with chains is proposed, have no design weight.
     expected = "role: drop" if re.search("^    chain:", result.stdout, re.M) else "role: weight"
     assert expected in line, result.stdout
+    assert ("    risk: {file:" in result.stdout) == ("weight" in expected)
+
+
+def losses_of(advice: Any) -> list[tuple[str, int, float, float]]:
+    return [(point.curve, point.k, point.loss, point.risk) for point in advice.sweep.points]
+
+
+def test_advice_says_what_would_be_reidentified_by_the_weight(database: Database) -> None:
+    frame = load(database)
+    people = database.relation("people")
+    database.execute(
+        f"ALTER TABLE {people} RENAME COLUMN w TO wgt",
+        # 100 of 120 rows are unique in these columns.
+        f"UPDATE {people} SET age = CASE WHEN id < 20 THEN id / 5 ELSE id END, height = 1",
+    )
+    options: dict[str, Any] = {"quasi_identifiers": QI, "k": [3, 4], "methods": ["mdav"]}
+    for weights in ("2 + id % 2", "5 + 20 * (id % 3)", "id % 2", "1 - id % 3"):
+        database.execute(f"UPDATE {people} SET wgt = {weights}")
+        measured = dbanon.advise(database.url, table="people", key=["id"], **options)
+        rows_read = database.rows(f"SELECT id, age, height, region, wgt FROM {people} ORDER BY id")
+        frame = pd.DataFrame(rows_read, columns=["id", *QI, "region", "wgt"])
+        frame["wgt"] = frame["wgt"].astype(float)
+        is_weight = weights.startswith(("2", "5"))
+        expected = dbanon.disclosure_risk(
+            frame, quasi_identifiers=QI, weight="wgt" if is_weight else None
+        ).total.expected_reidentifications
+        assert measured.risk is not None
+        assert measured.risk.expected == pytest.approx(expected)
+        assert measured.risk.design_weight == ("wgt" if is_weight else None)
+        of_frame = dbanon.advise(frame.drop(columns="id"), **options)
+        assert of_frame.risk == measured.risk
+        # Trial releases are those without weights.
+        without = dbanon.advise(frame.drop(columns=["id", "wgt"]), **options)
+        assert losses_of(of_frame) == losses_of(without)
+        document = measured.to_dict()["risk"]
+        assert document["text"] == dict(measured.recommended())["risk of the table"]
+        assert "not for publication" in document["text"]
 
 
 def test_the_role_in_a_file_of_init(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,16 +472,23 @@ def test_the_role_in_a_file_of_init(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     Path("job.yaml").write_text(proposed.stdout, encoding="utf-8")
     done = CliRunner().invoke(main, ["run", "job.yaml"])
     assert done.exit_code == 0, done.output
+    # The figures are in a file of the owner, and nowhere else.
+    [file] = Path("private").iterdir()
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert "expected re-identifications" in file.read_text(encoding="utf-8")
+    assert "re-identifications" not in done.output
 
 
-def test_an_exported_file_is_counted_again(database: Database, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["mean", "rounded"])
+def test_an_exported_file_is_counted_again(database: Database, tmp_path: Path, form: str) -> None:
     frame = load(database)
     path = tmp_path / "people.parquet"
-    database.anonymize(quasi_identifiers=QI, design_weight="w", exports=[path])
+    database.anonymize(quasi_identifiers=QI, design_weight="w", weight_as=form, exports=[path])
     assert dbanon.verify_file(path).rows == N
     table = parquet.read_table(path)
-    assert fsum(table["w"].to_pylist()) == pytest.approx(fsum(frame["w"]))
-    half = pa.array([weight / 2 for weight in table["w"].to_pylist()])
+    tolerance = 1e-12 if form == "mean" else 1e-3
+    assert fsum(table["w"].to_pylist()) == pytest.approx(fsum(frame["w"]), rel=tolerance)
+    half = pa.array([type(weight)(weight / 2) for weight in table["w"].to_pylist()])
     changed = table.set_column(table.schema.get_field_index("w"), table.schema.field("w"), half)
     parquet.write_table(changed, path)
     with pytest.raises(RecountFailed, match="their sum is not that of the originals"):

@@ -370,7 +370,7 @@ def _describe_roles(
         "quasi_identifier": "quasi-identifier: one released value for each class",
         "sensitive": "sensitive: copied unchanged",
         "insensitive": "kept: copied unchanged",
-        "weight": "design weight: the mean of each class",
+        "weight": "design weight: one for each class",
         "not_copied": "not copied",
     }
     if inspection is not None:

@@ -24,7 +24,6 @@ from dbanon.doors.jobfile.init import (
     VIEW,
     UserDecisions,
     find_free_output_name,
-    propose_column,
     render_job_file,
 )
 from dbanon.doors.jobfile.run import CompletedJob, SkippedJob, plan_file_job, run_job_from_file
@@ -34,6 +33,7 @@ from dbanon.extensions.workbench.job import (
     build_further_keys,
     build_job_options,
     find_target_url,
+    list_proposed_roles,
     name_tree_files,
 )
 from dbanon.extensions.workbench.state import (
@@ -116,11 +116,7 @@ def profile_columns(bench: Workbench, task: BackgroundTask) -> None:
     with bench.lock:
         bench.role_proposals, bench.stored_hierarchies = table_proposal, stored_names
         bench.free_output_name = free_name
-        bench.roles = {
-            # As ``dbanon init`` does, this proposes only roles that job files have.
-            column.name: propose_column(column.attribute, table_proposal.roles[column.name]).role
-            for column in table_proposal.profile.columns
-        }
+        bench.roles = list_proposed_roles(table_proposal)
         bench.record_change("columns", task.request.page_id)
     if is_first_profile and arguments.opened_decisions is not None:
         _apply_decisions(bench, arguments.opened_decisions, task)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from dataclasses import fields as dataclass_fields
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -18,20 +19,24 @@ from urllib.parse import parse_qsl
 from dbanon.advice.request import CATEGORY_METHODS, NUMBER_METHODS
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE
 from dbanon.data.schema import Kind
+from dbanon.data.weights import WEIGHT_KINDS
 from dbanon.doors.jobfile.field_types import is_job_name
 from dbanon.doors.jobfile.schedule import schedule_problem
 from dbanon.errors import DbanonError, InvalidParameter
 from dbanon.extensions.workbench.state import (
     KEEP,
+    RISK_COLUMNS,
     ROLES,
     TREE_KINDS,
     JobChoice,
+    RiskChoice,
     SweepChoice,
     TreeChoice,
     Workbench,
 )
 from dbanon.extensions.workbench.tasks import NO_FORM, FormRequest
 from dbanon.job.nulls import NULL_POLICIES
+from dbanon.job.rules import WEIGHT
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.folders import is_row_file_url
 
@@ -42,6 +47,13 @@ _FILE_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,58}", re.ASCII)
 _MAX_FILES = 50
 # The empty text stands for no export.
 EXPORT_FORMATS = ("", "csv", "parquet")
+# The fields for numbers about the disclosure risk, as labels and errors name them.
+RISK_TEXTS = {
+    "sampling_fraction": "sampling fraction",
+    "threshold": "threshold",
+    "max_individual": "largest risk of a record",
+    "max_global": "largest mean risk",
+}
 
 Fields = Mapping[str, Sequence[str]]
 _Value = TypeVar("_Value")
@@ -174,6 +186,10 @@ def read_roles(bench: Workbench, fields: Fields) -> tuple[dict[str, str], dict[s
                     f'Column "{name}" is kept unchanged, but has no reason.',
                     hint="Write why it reveals nothing about a person, or give it another role.",
                 )
+        if role == WEIGHT and list(roles.values()).count(WEIGHT) > 1:
+            errors[f"role-{index}"] = InvalidParameter(
+                f'Column "{name}" cannot be a second design weight.'
+            )
     if QUASI_IDENTIFIER not in roles.values():
         errors[""] = InvalidParameter(
             "No column is a quasi-identifier.",
@@ -188,7 +204,15 @@ def list_allowed_roles(bench: Workbench, name: str) -> tuple[str, ...]:
     """List the roles that a column may have."""
     entity = None if bench.role_proposals is None else bench.role_proposals.entity
     # The column that identifies persons can have neither the role ``keep`` nor ``drop``.
-    return (IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE) if name == entity else ROLES
+    if name == entity:
+        return (IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE)
+    return ROLES if _has_weights(bench, name) else tuple(role for role in ROLES if role != WEIGHT)
+
+
+def _has_weights(bench: Workbench, name: str) -> bool:
+    """Whether the values of a column may be design weights."""
+    profile = None if bench.role_proposals is None else bench.role_proposals.profile
+    return profile is not None and profile.column(name).attribute.kind in WEIGHT_KINDS
 
 
 def list_tree_kinds(bench: Workbench, name: str) -> tuple[str, ...]:
@@ -333,7 +357,7 @@ def read_job_choice(bench: Workbench, fields: Fields) -> JobChoice:
     ------
     FormError : a file, job or view cannot have this name.
     """
-    kinds = bench.arguments.output_kinds
+    kinds, checks = bench.arguments.output_kinds, FieldChecks()
     choice = JobChoice(
         file=get_first_value(fields, "file"),
         name=get_first_value(fields, "name"),
@@ -344,7 +368,6 @@ def read_job_choice(bench: Workbench, fields: Fields) -> JobChoice:
         report=get_first_value(fields, "report") == "yes",
         schedule=get_first_value(fields, "schedule"),
     )
-    checks = FieldChecks()
     for name, check in {
         "file": lambda: _require_file(choice.file, (".yaml", ".yml"), "job file"),
         "name": lambda: _require_name(choice.name),
@@ -360,13 +383,106 @@ def read_job_choice(bench: Workbench, fields: Fields) -> JobChoice:
         "schedule": lambda: _require_schedule(choice.schedule),
     }.items():
         checks.read_field(name, check)
+    choice = replace(choice, risk=_read_risk_choice(bench, fields, checks))
     checks.require_no_errors()
     return choice
 
 
-def _require_condition(condition: bool, message: str) -> None:
+def write_risk_fields(bench: Workbench, choice: RiskChoice) -> dict[str, str]:
+    """Write the values of the fields about the disclosure risk, by the name of the field.
+
+    The value of a column is its index among all columns.
+    """
+    names = list(bench.roles)
+    return {
+        f"risk-{key}": str(names.index(text)) if key in RISK_COLUMNS and text in names else text
+        for key, text in vars(choice).items()
+    }
+
+
+def list_risk_columns(bench: Workbench, key: str) -> list[tuple[str, str]]:
+    """List the columns that can be the weight, or the household: pairs of index and name."""
+    return [
+        (str(index), name)
+        for index, (name, role) in enumerate(bench.roles.items())
+        # The risk is measured in the quasi-identifiers, and each column is named once.
+        if role != QUASI_IDENTIFIER
+        and (
+            _has_weights(bench, name) and name not in bench.arguments.key
+            if key == "weight"
+            else role != WEIGHT
+        )
+    ]
+
+
+def _read_risk_choice(bench: Workbench, fields: Fields, checks: FieldChecks) -> RiskChoice | None:
+    """Read what to measure of the disclosure risk; None if it is not to be measured."""
+    texts = {
+        option.name: get_first_value(fields, f"risk-{option.name}")
+        for option in dataclass_fields(RiskChoice)
+    }
+    if get_first_value(fields, "risk") != "yes":
+        checks.read_field(
+            "risk",
+            lambda: _require_condition(
+                not any(texts.values()),
+                "There are values for the disclosure risk, but it would not be measured.",
+                hint="Tick the box to measure it, or clear these values.",
+            ),
+        )
+        return None
+    for key in RISK_COLUMNS:
+        columns = dict(list_risk_columns(bench, key))
+        checks.read_field(
+            f"risk-{key}",
+            partial(
+                _require_condition,
+                texts[key] in ("", *columns),
+                f"The {key} must be one of the listed columns.",
+            ),
+        )
+        texts[key] = columns.get(texts[key], "")
+    checks.read_field(
+        "risk-household",
+        lambda: _require_condition(
+            texts["household"] == "" or texts["household"] != texts["weight"],
+            "The household and the weight are different columns.",
+        ),
+    )
+    for key in RISK_TEXTS:
+        checks.read_field(
+            f"risk-{key}",
+            partial(
+                _require_condition,
+                texts[key] == "" or _is_share(texts[key]),
+                f"The {RISK_TEXTS[key]} must be a number above 0, at most 1.",
+            ),
+        )
+    has_limit = bool(texts["max_individual"] or texts["max_global"])
+    checks.read_field(
+        "risk-weight",
+        lambda: _require_condition(
+            not (has_limit and texts["weight"]) or bench.roles[texts["weight"]] == WEIGHT,
+            "A limit of the risk needs the weight in the release.",
+            hint="Give the column the role weight on the first page, or write a sampling fraction"
+            " in place of the weight.",
+        ),
+    )
+    return RiskChoice(**texts)
+
+
+def _is_share(text: str) -> bool:
+    """Whether a text is a number above 0, at most 1."""
+    return (
+        re.fullmatch(r"[0-9]{0,9}(\.[0-9]{1,15})?", text, re.ASCII) is not None
+        and text != ""
+        and 0 < float(text) <= 1
+    )
+
+
+def _require_condition(condition: bool, message: str, hint: str | None = None) -> None:
     if not condition:
-        raise InvalidParameter(message)
+        raise InvalidParameter(message, hint=hint)
 
 
 def _require_schedule(schedule: str) -> None:

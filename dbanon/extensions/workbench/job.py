@@ -1,4 +1,4 @@
-"""The job of the current decisions: its options, the files of its trees, and its command."""
+"""The job of the current decisions: roles, options, the files of its trees, and its command."""
 
 from __future__ import annotations
 
@@ -6,20 +6,33 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dbanon.advice.roles import find_design_weight
 from dbanon.data.types import JsonMapping, JsonObject
-from dbanon.doors.jobfile.init import SCHEMA
+from dbanon.doors.jobfile.init import SCHEMA, propose_column
 from dbanon.doors.spelling import build_job_command
 from dbanon.extensions.workbench import forms
-from dbanon.extensions.workbench.state import KEEP, Workbench
+from dbanon.extensions.workbench.state import KEEP, RISK_COLUMNS, Workbench
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
+from dbanon.job.rules import WEIGHT
 from dbanon.sessions.names import RelationName, parse_relation
 
 if TYPE_CHECKING:
     from dbanon.extensions.workbench.state import JobChoice, TreeChoice
+    from dbanon.run.advise import ProposedRoles
 
 # The number of exported files that the job keeps: a year of monthly releases.
 _N_KEPT_EXPORTS = 12
+
+
+def list_proposed_roles(proposals: ProposedRoles) -> dict[str, str]:
+    """List the proposed role of each column: as in ``dbanon init``, one that job files have."""
+    roles = {
+        column.name: propose_column(column.attribute, proposals.roles[column.name]).role
+        for column in proposals.profile.columns
+    }
+    design_weight = find_design_weight(proposals.roles, proposals.profile)
+    return roles if design_weight is None else roles | {design_weight: WEIGHT}
 
 
 def build_job_options(bench: Workbench) -> JsonObject:
@@ -46,7 +59,7 @@ def build_job_options(bench: Workbench) -> JsonObject:
 
 
 def build_further_keys(choice: JobChoice) -> JsonObject:
-    """Build the keys of a job file for exports, the report and the schedule."""
+    """Build the keys of a job file for exports, the report, the schedule and the risk."""
     keys: JsonObject = {}
     if choice.export:
         path = f"out/{{job}}/{{release}}.{choice.export}"
@@ -55,6 +68,11 @@ def build_further_keys(choice: JobChoice) -> JsonObject:
         keys["report"] = "out/{job}/{release}.html"
     if choice.schedule:
         keys["schedule"] = choice.schedule
+    if choice.risk is not None:
+        values = {name: text for name, text in vars(choice.risk).items() if text}
+        keys["risk"] = {
+            name: text if name in RISK_COLUMNS else float(text) for name, text in values.items()
+        } | {"file": "private/{job}-{release}.html"}
     return keys
 
 
@@ -113,6 +131,7 @@ def _build_job(bench: Workbench, choice: JobChoice, policy: Policy) -> Job:
         sensitive=bench.sensitive,
         keep=tuple(name for name, role in bench.roles.items() if role == KEEP),
         entity=bench.entity,
+        design_weight=bench.design_weight,
         key=bench.arguments.key,
         reading=bench.arguments.reading,
         policy=policy,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
+from decimal import Decimal
 from pathlib import Path
 
 from dbanon.data.option import parameters
@@ -21,6 +22,7 @@ from dbanon.extensions.workbench.state import (
     ROLES,
     JobChoice,
     JobDecisions,
+    RiskChoice,
     SaveReport,
     TreeChoice,
     WorkbenchArguments,
@@ -49,6 +51,7 @@ _KNOWN_KEYS: Mapping[str, frozenset[str]] = {
             "output",
             "export",
             "report",
+            "risk",
             "schedule",
             "nulls",
             "max_suppression",
@@ -152,6 +155,22 @@ def _build_job_choice(file: Path, job: FileJob, job_keys: JsonMapping) -> JobCho
         export=export[0].get("format", ""),
         report="report" in job_keys,
         schedule=job_keys.get("schedule", ""),
+        risk=_build_risk_choice(job_keys.get("risk")),
+    )
+
+
+def _build_risk_choice(keys: JsonMapping | None) -> RiskChoice | None:
+    """Build the fields of the form from the key ``risk``, without keys that have no field."""
+    if keys is None:
+        return None
+    values = {field.name: keys.get(field.name) for field in fields(RiskChoice)}
+    return RiskChoice(
+        **{
+            # The form takes no exponents.
+            name: value if isinstance(value, str) else f"{Decimal(str(value)).normalize():f}"
+            for name, value in values.items()
+            if value is not None
+        }
     )
 
 
@@ -206,6 +225,6 @@ def _find_unknown_keys(document: JsonMapping, job: FileJob) -> Iterator[str]:
     # These keys must be as the form would write them.
     # The name of the file does not occur in them.
     expected = build_further_keys(_build_job_choice(job=job, job_keys=job_keys, file=Path()))
-    for key in ("export", "report", "schedule"):
+    for key in ("export", "report", "risk", "schedule"):
         if job_keys.get(key) != expected.get(key):
             yield key

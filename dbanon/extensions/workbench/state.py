@@ -20,6 +20,7 @@ from dbanon.doors.jobfile.init import TABLE, VIEW
 from dbanon.extensions.workbench.tasks import BackgroundTasks
 from dbanon.job.policy import Policy
 from dbanon.job.reading import DEFAULT_READING, Reading
+from dbanon.job.rules import WEIGHT
 from dbanon.release.distribution import least_displayed_rows
 from dbanon.run.open import open_store, supports_view_releases
 from dbanon.stores.folders import is_row_file_url
@@ -41,12 +42,14 @@ if TYPE_CHECKING:
 SaveReport: TypeAlias = "Callable[[FileJob, Report | PrivateReport], None]"
 # Roles of columns that are released unchanged, or not at all.
 KEEP, DROP = "keep", "drop"
-ROLES = (QUASI_IDENTIFIER, SENSITIVE, IDENTIFIER, KEEP, DROP)
+ROLES = (QUASI_IDENTIFIER, SENSITIVE, IDENTIFIER, KEEP, WEIGHT, DROP)
 # Kinds of hierarchy that a page offers. All but ``suggest`` are also kinds in job files: calendar
 # steps, intervals, masked codes, a hierarchy stored in the database, a file. The suggested tree
 # becomes a file next to the job file.
 TREE_KINDS = ("dates", "intervals", "mask", "suggest", "name", "file")
 DATE_STEPS = ("month", "year", "decade")
+# The keys of ``risk`` in job files that name a column.
+RISK_COLUMNS = ("weight", "household")
 
 
 @dataclass(frozen=True)
@@ -215,6 +218,26 @@ class SweepResult:
 
 
 @dataclass(frozen=True)
+class RiskChoice:
+    """What a job measures of the disclosure risk; the fields are keys of ``risk`` in job files.
+
+    A field is the text in the form, empty for a key that the file leaves out.
+
+    Parameters
+    ----------
+    weight, household : names of columns.
+    sampling_fraction, threshold, max_individual, max_global : numbers above 0, at most 1.
+    """
+
+    weight: str = ""
+    household: str = ""
+    sampling_fraction: str = ""
+    threshold: str = ""
+    max_individual: str = ""
+    max_global: str = ""
+
+
+@dataclass(frozen=True)
 class JobChoice:
     """The values of the form of the job file.
 
@@ -227,6 +250,7 @@ class JobChoice:
     export : ``csv``, ``parquet`` or empty.
     report : whether to write an HTML report of each release.
     schedule : five fields of cron, or empty.
+    risk : what to measure of the disclosure risk; None to measure nothing.
     """
 
     file: str
@@ -237,6 +261,7 @@ class JobChoice:
     export: str = ""
     report: bool = True
     schedule: str = ""
+    risk: RiskChoice | None = None
 
 
 @dataclass
@@ -375,6 +400,11 @@ class Workbench:
 
     def _columns_of_role(self, role: str) -> tuple[str, ...]:
         return tuple(name for name, column_role in self.roles.items() if column_role == role)
+
+    @property
+    def design_weight(self) -> str | None:
+        """The column that says for how many persons a row stands; None without one."""
+        return next(iter(self._columns_of_role(WEIGHT)), None)
 
     @property
     def entity(self) -> str | None:

@@ -25,22 +25,28 @@ from dbanon.doors.html import svg
 from dbanon.doors.html.card import LOSS_NAMES
 from dbanon.doors.html.figures import format_figure
 from dbanon.doors.html.view import PictureNumbers, describe_map
-from dbanon.doors.jobfile.init import propose_column
 from dbanon.doors.spelling import spell_cli_option
 from dbanon.errors import DbanonError, HierarchyBroken, JobFileInvalid
 from dbanon.extensions.workbench import forms
 from dbanon.extensions.workbench.forms import FormState
-from dbanon.extensions.workbench.job import name_tree_files, render_chosen_command
+from dbanon.extensions.workbench.job import (
+    list_proposed_roles,
+    name_tree_files,
+    render_chosen_command,
+)
 from dbanon.extensions.workbench.state import (
+    RISK_COLUMNS,
     ROLES,
     ColumnTree,
     JobDecisions,
+    RiskChoice,
     SweepResult,
     TreeChoice,
     Workbench,
 )
 from dbanon.extensions.workbench.tasks import BackgroundTask
 from dbanon.hierarchy.edges import HierarchyProblem
+from dbanon.job.rules import WEIGHT
 from dbanon.run.tree_counts import TreeNode
 
 TemplateValues: TypeAlias = dict[str, Any]
@@ -73,6 +79,7 @@ ROLE_TEXTS = {
     "sensitive": "sensitive: copied unchanged",
     "identifier": "identifier: not released",
     "keep": "keep: copied unchanged, for a reason",
+    "weight": "weight: for how many persons a row stands",
     "drop": "drop: not released",
 }
 TREE_TEXTS = {
@@ -163,7 +170,7 @@ def describe_columns(bench: Workbench, state: FormState) -> TemplateValues:
     role_proposals, state = bench.role_proposals, state.for_form("columns")
     if role_proposals is None:
         return {"rows": []}
-    rows = []
+    rows, proposed_roles = [], list_proposed_roles(role_proposals)
     for index, column in enumerate(role_proposals.profile.columns):
         role_proposal = role_proposals.roles[column.name]
         nulls, distinct = _describe_counts(bench, column.name)
@@ -176,7 +183,7 @@ def describe_columns(bench: Workbench, state: FormState) -> TemplateValues:
                 "kind": column.attribute.sql_type or column.attribute.kind.value,
                 "nulls": nulls,
                 "distinct": distinct,
-                "proposed_role": propose_column(column.attribute, role_proposal).role,
+                "proposed_role": proposed_roles[column.name],
                 "role": selected_role
                 if selected_role in allowed_roles
                 else bench.roles[column.name],
@@ -197,7 +204,10 @@ def describe_columns(bench: Workbench, state: FormState) -> TemplateValues:
         "saved": {field: ROLE_TEXTS[role] for field, role in differing_values.items()}
         | state.find_conflicting_values(reasons),
         "n_rows": f"{role_proposals.profile.rows:,}",
-        "roles": [(role, ROLE_TEXTS[role]) for role in ROLES] if len(rows) >= _MANY_COLUMNS else [],
+        # The roles of many columns at once; only one column can be the design weight.
+        "roles": [(role, ROLE_TEXTS[role]) for role in ROLES if role != WEIGHT]
+        if len(rows) >= _MANY_COLUMNS
+        else [],
         "entity": describe_entity(bench.entity) if bench.entity else "",
     }
 
@@ -404,13 +414,22 @@ def describe_job(bench: Workbench, state: FormState) -> TemplateValues:
     saved_file = bench.saved_file
     point = bench.chosen_trial
     texts = {name: text for name, text in vars(choice).items() if isinstance(text, str)}
+    texts |= forms.write_risk_fields(bench, choice.risk or RiskChoice())
+    conflicting_values = state.find_conflicting_values(texts)
+    risk_columns = {key: forms.list_risk_columns(bench, key) for key in RISK_COLUMNS}
+    for key, columns in risk_columns.items():
+        field_name = f"risk-{key}"
+        if field_name in conflicting_values:
+            names = dict(columns)
+            conflicting_values[field_name] = names.get(conflicting_values[field_name], "")
     return {
         "fields": {name: state.find_shown_value(name, text) for name, text in texts.items()},
         "writes_report": state.is_checked("report", choice.report),
         "replaces_file": state.is_checked("replace", False),
-        "saved_values": {
-            name: text or "none" for name, text in state.find_conflicting_values(texts).items()
-        },
+        "saved_values": {name: text or "none" for name, text in conflicting_values.items()},
+        "measures_risk": state.is_checked("risk", choice.risk is not None),
+        "risk_columns": risk_columns,
+        "risk_texts": forms.RISK_TEXTS,
         "kinds": bench.arguments.output_kinds,
         "needs_database_file": bench.arguments.needs_database_file,
         "directory": str(bench.arguments.directory),

@@ -432,8 +432,8 @@ def _released_frame(
             else:
                 dtype = frame[name].dtype
                 if column is draft.release.weight:
-                    # Means of whole numbers and of decimals have fractions.
-                    dtype = np.dtype(np.float64)
+                    # Means of whole numbers and of decimals have fractions, unless rounded.
+                    dtype = column.values.dtype
                 columns[key] = without_unused_categories(
                     _released_column(column, dtype, row_classes)
                 )

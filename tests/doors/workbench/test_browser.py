@@ -122,13 +122,21 @@ def test_from_a_csv_file_to_a_monthly_run(
     tab.press("button[value=compare]")
     assert tab.page.locator("table.two tbody tr").count() >= 6
     tab.press("a[href=job].on")
+    tab.tab_to("#risk")
+    tab.page.keyboard.press("Space")
+    tab.tab_to("#risk-max_global")
+    tab.page.keyboard.type("0.9")
+    sound()
     tab.press("form[action=job] button")
+    assert "risk: {max_global: 0.9, file:" in tab.text()
     assert "hierarchy: {dates: [month, year, decade]}" in tab.text()
     tab.press("form[action=plan] button")
     assert "row-wise k-anonymity" in tab.text()
     tab.press("a[href=run].on")
     tab.press("form[action=run] button")
     assert "Released: release.patients" in tab.text()
+    assert tab.page.locator("#disclosure").count() == 1
+    assert len(list(tmp_path.glob("private/patients-*.html"))) == 1
     assert f"cd {tmp_path} && /" in tab.text()
     assert "/dbanon run patients.yaml" in tab.text()
     tab.press("a[href=report].on")

@@ -49,6 +49,12 @@ TYPED: dict[str, dict[str, str]] = {
         "export": "parquet",
         "schedule": "1 2 3 4 5",
         "replace": "yes",
+        "risk": "yes",
+        "risk-household": "6",
+        "risk-sampling_fraction": "0.02",
+        "risk-threshold": ".3",
+        "risk-max_individual": "1",
+        "risk-max_global": "0.5",
     },
 }
 WRONG: list[tuple[str, dict[str, str]]] = [
@@ -59,6 +65,8 @@ WRONG: list[tuple[str, dict[str, str]]] = [
     ("sweep", {"from": "", "limit": "0"}),
     ("job", {"name": "a b"}),
     ("job", {"file": "../a.yaml", "output": "a.b", "schedule": "often"}),
+    ("job", {"name": "", "risk-threshold": "0", "risk-max_global": "1.1"}),
+    ("job", {"risk-max_individual": "2e-1", "risk-max_global": "nan"}),
 ]
 
 
@@ -111,6 +119,40 @@ def keys_of(page: str) -> dict[str, str]:
         key: unescape(re.findall(rf'name="{key}" value="([^"]*)"', page)[0])
         for key in ("form", "revision", "page")
     }
+
+
+def test_one_column_is_the_design_weight(client: Client) -> None:
+    names = list(client.routes.bench.roles)
+    fields = client.form(client.page("columns"), "columns")
+    two = {f"role-{names.index(name)}": "weight" for name in ("id", "pay")}
+    answer = client.post("columns", fields | two)
+    assert answer.status == 422
+    assert "cannot be a second design weight" in answer.body
+    answer = client.post("columns", fields | {f"role-{names.index('area')}": "weight"})
+    assert "must have one of the listed roles" in answer.body
+    assert client.post("columns", fields | dict([two.popitem()])).status == 303
+    assert client.routes.bench.design_weight == "pay"
+
+
+def test_the_saved_columns_of_the_risk_are_shown_by_name(client: Client) -> None:
+    """Another tab named another household."""
+    decide_roles(client, **ROLES | {"pay": "drop"})
+    page = client.page("job")
+    form = client.form(page, "job") | {"risk": "yes"}
+    names = list(client.routes.bench.roles)
+    theirs = form | {"risk-household": str(names.index("note")), "page": "another"}
+    client.done("job", theirs)
+    mine = form | keys_of(page) | {"risk-household": str(names.index("illness"))}
+    for household in ("99", str(names.index("area"))):
+        # Only columns that are no quasi-identifiers are offered.
+        assert client.post("job", mine | {"risk-household": household}).status == 422
+    unticked = {name: text for name, text in mine.items() if name != "risk"}
+    assert "but it would not be measured" in client.post("job", unticked).body
+    one_column = dict.fromkeys(("risk-weight", "risk-household"), str(names.index("pay")))
+    assert "are different columns" in client.post("job", mine | one_column).body
+    answer = client.post("job", mine)
+    assert answer.status == 409
+    assert re.findall(r'class="differs">Saved: <bdi>([^<]*)', answer.body) == ["note"]
 
 
 def test_back_and_save_again(client: Client) -> None:

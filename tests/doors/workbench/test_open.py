@@ -52,6 +52,10 @@ def test_a_job_file_is_opened_again(client: Client, tmp_path: Path) -> None:
         "name": "monthly",
         "export": "parquet",
         "schedule": "0 3 1 * *",
+        "risk": "yes",
+        "risk-household": str(names.index("note")),
+        "risk-sampling_fraction": "0.00002",
+        "risk-max_individual": "1",
     }
     client.done("job", form)
     written = job_of(tmp_path / "people.yaml")
@@ -109,6 +113,7 @@ STRANGE: list[tuple[str, str, str]] = [
     ("table: people\n", 'table: people\n    where: "pay > 0"\n', "where"),
     ("report: ", 'notify: [{on: [failure], webhook: "${HOOK}"}]\n    report: ', "notify"),
     ("out/{job}/{release}.html", "out/{release}.html", "report"),
+    ("report: ", 'risk: {suda: true, file: "{release}.txt"}\n    report: ', "risk"),
 ]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from dbanon.extensions.workbench.state import Workbench
 from dbanon.sessions.names import quote
@@ -334,19 +335,32 @@ def test_the_page_of_a_run_shows_the_risk_that_its_job_measures(
     client: Client, tmp_path: Path
 ) -> None:
     """It is on no report, which readers may have."""
-    decide_roles(client, **ROLES)
-    form = client.form(client.page("job"), "job")
-    client.done("job", form | {"report": "yes"})
-    file = tmp_path / "people.yaml"
+    names = list(client.routes.bench.roles)
+    decide_roles(client, **ROLES | {"pay": "weight"})
+    form = client.form(client.page("job"), "job") | {"report": "yes"}
+    chosen = {"risk": "yes", "risk-weight": str(names.index("pay")), "risk-threshold": "0.1"}
+    chosen |= {"risk-household": str(names.index("note")), "risk-max_individual": "1"}
     for has_risk in (False, True):
-        if has_risk:
-            risk = '    risk: {max_individual: 1, file: "own-{release}.json"}\n'
-            file.write_text(file.read_text().replace("    output:\n", f"{risk}    output:\n"))
+        client.done("job", form | (chosen if has_risk else {}))
+        keys = yaml.safe_load((tmp_path / "people.yaml").read_text())["jobs"][0]
+        assert keys["columns"]["pay"] == {"role": "weight"}
+        assert keys.get("risk", {}) == (
+            {
+                "weight": "pay",
+                "household": "note",
+                "threshold": 0.1,
+                "max_individual": 1.0,
+                "file": "private/{job}-{release}.html",
+            }
+            if has_risk
+            else {}
+        )
         client.done("run", {})
         assert ('id="disclosure"' in client.page("run")) == has_risk
         report = client.get("report").body
         assert "<html" in report
         assert 'id="disclosure"' not in report
-    assert [path.name[:4] for path in tmp_path.glob("own-*")] == ["own-"]
+    [private] = tmp_path.glob("private/people-*.html")
+    assert (private.stat().st_mode & 0o777, private.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     for path in tmp_path.glob("out/**/*.html"):
         assert "isclosure risk" not in path.read_text()
