@@ -1,9 +1,10 @@
 """Forecasts of CPU seconds and memory beside measured ones, k = 5; and constants that fit.
 
-Numbers: normal points of 4 and 10 columns. Mixed: the tables of `mixed_speed`, with their trees;
-Adult (``A``: one number, seven trees) as it is and as 300,000 rows drawn from it, where the
-reference data (``DBANON_DATA``) are. *Different* is the share of rows whose values no row before
-has: forecasts know it of mixed tables, as `dbanon plan` counts it.
+Numbers: normal points of 4 and 10 columns. Mixed: the tables of `mixed_speed`, with their trees, of
+which ``X`` is for `full_domain` alone; Adult (``A``: one number, seven trees) as it is and as
+300,000 rows drawn from it, where the reference data (``DBANON_DATA``) are. *Different* is the share
+of rows whose values no row before has: forecasts know it of mixed tables, as `dbanon plan` counts
+it.
 Each measurement is a process of its own, from the data frame to the labels; MiB are those by which
 its peak of memory lay above what it had before. What would take more than four minutes, if time
 grew with n^1.4 from the size before, is not run.
@@ -43,6 +44,9 @@ K, LIMIT, GROWTH = 5, 240.0, 1.4
 SIZES = (10_000, 100_000, 1_000_000)
 POINTS = {"normal, p = 4": 4, "normal, p = 10": 10}
 SHAPES = {"U": Shape(2, 0, 4), "R": Shape(2, 2, 2), "C": Shape(0, 0, 6), "W": Shape(4, 2, 7)}
+# Twenty columns, for the method that chooses levels.
+SHAPES["X"] = Shape(10, 0, 10)
+LEVELS = "full_domain"
 ADULT, ADULT_SIZES = "A", (45_222, 300_000)
 # The kinds that one constant covers; and the factor by which `interaction` must fit better.
 OTHERS, CATEGORIES, MIN_GAIN = ("trees", "categories"), ("categories",), 1.25
@@ -53,7 +57,7 @@ Measurement = tuple[float, float, float]
 ALL_SIZES = ("mdav", "mdav+pass", "mdav+fast", "kward", "gaa_cp", "kmember", "gaa_cp+pass")
 MIXED = (
     *("gaa_cp", "kmember", "gaa_cp+pass", "gaa_cp+fast", "mdav", "mdav+pass", "mdav+fast"),
-    *("cbfs", "vmdav", "md", "ldf", "hdf", "tfrp1", "tfrp2"),
+    *("cbfs", "vmdav", "md", "ldf", "hdf", "tfrp1", "tfrp2", LEVELS),
 )
 
 CALL = """
@@ -169,8 +173,9 @@ def _cases(sizes: Sequence[int]) -> Iterator[Case]:
         and method.result_type is Partition
         and method.max_attributes is None
     ]
-    of_points = dict.fromkeys(["mdav", "mdav+pass", "mdav+fast", "mdav+thorough", *numeric])
-    for tables, curves in ((tuple(POINTS), of_points), (tuple("URCW"), MIXED)):
+    of_points = dict.fromkeys(["mdav", "mdav+pass", "mdav+fast", "mdav+thorough", *numeric, LEVELS])
+    cases = ((tuple(POINTS), of_points), (tuple("URCW"), MIXED), (("X",), (LEVELS,)))
+    for tables, curves in cases:
         for name, curve, n in product(tables, curves, sizes):
             if n < SIZES[-1] or curve in ALL_SIZES:
                 yield Case(name, n, curve)

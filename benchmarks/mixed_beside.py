@@ -42,7 +42,7 @@ from benchmarks.peers import CALL, THEIRS
 LIMIT = 300
 N_FEW, SMALL, BIG, OF_EVALUATION = 10_000, 100_000, 1_000_000, 500_000
 PEERS = {"anonypyx Mondrian": "Mondrian", "umbra-k Mondrian": "umbra-k"}
-LIMITED = f"import resource; resource.setrlimit(resource.RLIMIT_CPU, ({LIMIT}, {LIMIT + 30}))\n"
+LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_CPU, ({0}, {0} + 30))\n"
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def _classes(
     with tempfile.TemporaryDirectory() as folder:
         frame.to_parquet(f"{folder}/table.parquet")
         (Path(folder) / "trees.json").write_text(json.dumps(trees))
-        result = _run_limited(
+        result = run_limited(
             version, mixed_speed.CALL, folder, work.method, str(K), json.dumps(work.options)
         )
         if isinstance(result, str):
@@ -157,7 +157,7 @@ def _classes(
 def _peer_outcome(python: str, method: str, frame: pd.DataFrame) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         frame.to_csv(f"{folder}/table.csv", index=False)
-        result = _run_limited(Version("", python), THEIRS + CALL, folder, str(K), method, "{}")
+        result = run_limited(Version("", python), THEIRS + CALL, folder, str(K), method, "{}")
     if isinstance(result, str):
         return Outcome(word=result)
     seconds, labels = result
@@ -171,17 +171,22 @@ def _evaluation_outcome(python: str, n: int) -> Outcome:
         mixed_evaluation.make(Path(folder) / "people.duckdb", n)
         url = f"duckdb:///{folder}/people.duckdb"
         job = mixed_evaluation.JOB
-        result = _run_limited(Version("", python), job, url, "released", "generalization", "yes")
+        result = run_limited(Version("", python), job, url, "released", "generalization", "yes")
     return Outcome(word=result) if isinstance(result, str) else Outcome(*result[:2])
 
 
-def _run_limited(version: Version, code: str, *arguments: str) -> Any:
-    """Parse a program's output as JSON, or say in a word why it failed."""
+def run_limited(version: Version, code: str, *arguments: str, limit: int = LIMIT) -> Any:
+    """Parse a program's output as JSON, or say in a word why it failed.
+
+    Parameters
+    ----------
+    limit : the CPU seconds after which it is ended.
+    """
     try:
-        return json.loads(version.run(LIMITED + code, *arguments))
+        return json.loads(version.run(LIMITED.format(limit) + code, *arguments))
     except subprocess.CalledProcessError as error:
         if error.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
-            return f"more than {LIMIT}"
+            return f"more than {limit}"
         # Version 0.2.0 reports this for more coordinates than its kernels support.
         if "MemoryLimit" in error.stderr or "1 to 4096 attributes" in error.stderr:
             return "refused"

@@ -175,6 +175,7 @@ def draw(kind: str, n: int) -> pd.DataFrame:
         "R": _related,
         "C": _categories,
         "W": _wide,
+        "X": _twenty,
     }
     return makers[kind](n, rng)
 
@@ -242,3 +243,9 @@ def _wide(n: int, rng: np.random.Generator) -> pd.DataFrame:
         codes = np.clip(values * rng.beta(1 + position, 3, n), 0, values - 1)
         frame[f"of_{values}"] = _named("v", codes)
     return frame
+
+
+def _twenty(n: int, rng: np.random.Generator) -> pd.DataFrame:
+    numbers = {f"x{i}": np.round(rng.normal(50 + 5 * (i % 3), 20, n)) for i in range(10)}
+    texts = {f"t{i}": _named("v", rng.integers(0, 3 + i, n)) for i in range(10)}
+    return pd.DataFrame({**numbers, **texts})

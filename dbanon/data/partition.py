@@ -316,10 +316,13 @@ class Levels(Partition):
         the finest intervals of numbers.
     number_levels : by numeric attribute without a hierarchy, all levels that the method could
         choose from, of which ``levels`` has the index of the chosen one.
+    owner_figures : figures about a search that ended early, by name, which only the owner of the
+        source may see.
     """
 
     levels: Mapping[str, int]
     number_levels: Mapping[str, NumberLevels]
+    owner_figures: Mapping[str, float]
 
     supports_blocks: ClassVar[bool] = False
     sees_all_strata: ClassVar[bool] = True
@@ -330,10 +333,12 @@ class Levels(Partition):
         levels: Mapping[str, int],
         number_levels: Mapping[str, NumberLevels],
         method_counts: Mapping[str, int] = NO_COUNTS,
+        owner_figures: Mapping[str, float] = NO_COUNTS,
     ) -> None:
         super().__init__(labels, method_counts)
         object.__setattr__(self, "levels", MappingProxyType(dict(levels)))
         object.__setattr__(self, "number_levels", MappingProxyType(dict(number_levels)))
+        object.__setattr__(self, "owner_figures", MappingProxyType(dict(owner_figures)))
 
     @property
     def grouping_levels(self) -> Levels:
@@ -358,7 +363,19 @@ class Levels(Partition):
         labels = np.where(records < 0, SUPPRESSED, self.labels[records])
         is_released = labels >= 0
         labels[is_released] = np.unique(labels[is_released], return_inverse=True)[1].reshape(-1)
-        return Levels(labels, self.levels, self.number_levels, self.method_counts)
+        return Levels(
+            labels, self.levels, self.number_levels, self.method_counts, self.owner_figures
+        )
+
+    def with_owner_figures(self, figures: Mapping[str, float]) -> Levels:
+        """Return these levels with further figures for the owner."""
+        return Levels(
+            self.labels,
+            self.levels,
+            self.number_levels,
+            self.method_counts,
+            {**self.owner_figures, **figures},
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,35 +11,41 @@ level of the attribute named first.
 
 If a combination needs no more suppression than allowed, the same holds for all combinations above
 it in the lattice of combinations. If it needs more, so do all combinations below it (K. LeFevre,
-D. DeWitt and R. Ramakrishnan, "Incognito: efficient full-domain k-anonymity", SIGMOD 2005). So
-ascending chains of the lattice are searched by bisection (F. Kohlmayer, F. Prasser et al., "Flash:
-efficient, stable and optimal k-anonymity", PASSAT 2012).
+D. DeWitt and R. Ramakrishnan, "Incognito: efficient full-domain k-anonymity", SIGMOD 2005).
+``lattice_search`` visits combinations by a lower bound of their loss and skips all that are known
+to need more. It looks at few combinations and lists none in advance. Among more than
+``_MAX_COMPLETE`` combinations, it ends after a number of looks, which does not depend on the
+machine. Then the levels are the best that it found, and the result tells by how much any others can
+be better.
 
 Classes: k or more. All records, in all strata, are released at the same levels. With ``contract``
 each class is released with the lowest labels that its records have in common, which loses less but
 is no longer full-domain.
-Cost: O(n d) for each examined combination, of which there may be all. Memory grows with the number
-of all combinations.
+Cost: O(n d) and a sort for each combination looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.option import Option, Parameter
-from dbanon.data.partition import SUPPRESSED, Levels, max_count_of_share
+from dbanon.data.partition import Levels, max_count_of_share
 from dbanon.errors import TooFewRecords
+from dbanon.methods.forecast import MethodForecast, PowerLaw
 from dbanon.methods.registry import MixedMethod, Tick
 from dbanon.spaces.levels import LevelSpace, level_space
 
-# The status of a combination of levels: whether it needs no more suppression than allowed.
-_UNKNOWN, _SUFFICES, _FAILS = 0, 1, 2
-_MAX_COMBINATIONS = 2**25
-# Larger than the loss of any combination.
-_NO_BOUND = int(np.iinfo(np.int64).max)
+# Up to so many combinations are searched to the end.
+_MAX_COMPLETE = 2**25
+# Among more, the search ends after as many looks as group so many records, within these limits; or
+# if it has listed so many levels of combinations to visit, which limits its memory.
+_MAX_GROUPED_RECORDS, _MIN_LOOKS, _MAX_LOOKS = 400_000_000, 1_000, 20_000
+_MAX_LISTED_LEVELS = 5_000_000
+# The name of the count of a search that ended early.
+_LOWER_BOUND = "percent of this loss that any levels lose at least"
 
 
 def full_domain(
@@ -64,105 +70,35 @@ def full_domain(
     Raises
     ------
     TooFewRecords : there are fewer than k records.
-    InvalidParameter : there are too many combinations of levels.
     """
-    n, names = space.mixed.n_records, space.mixed.names
+    n = space.mixed.n_records
     if n < k:
         raise TooFewRecords(f"There are {n} records, fewer than k = {k}.")
-    stratum_of_record = np.zeros(n, np.int64) if strata is None else strata
-    max_withheld = max_count_of_share(suppression, n)
-    shape = space.count_levels(_MAX_COMBINATIONS)
-    # For each attribute and level: the group of each record, and the total loss of all records.
-    group_codes, losses = zip(*map(space.groups, range(len(names))), strict=True)
-    loss_bound = np.zeros(shape, np.int64)
-    for attribute, level_losses in enumerate(losses):
-        loss_bound += level_losses.reshape([-1 if a == attribute else 1 for a in range(len(shape))])
-    status = np.zeros(shape, np.int8)
-    # ``loss_bound`` is the loss of a combination if no record is withheld, which is a lower bound.
-    # ``least_loss`` and ``loss`` are losses multiplied by n, so that they are integers.
-    # ``shape`` only marks that there is no combination yet; it is one level above the top.
-    best_labels, best_levels, least_loss = None, shape, _NO_BOUND * n
-    # A withheld record loses the most in each attribute: the cost of the root.
-    loss_of_withheld = n * sum(int(cost) for cost in space.mixed.root_costs)
-    while True:
-        may_improve = (status == _UNKNOWN) & (loss_bound <= least_loss // n)
-        start = np.unravel_index(int(np.where(may_improve, loss_bound, _NO_BOUND).argmin()), shape)
-        if not may_improve[start]:
-            break
-        chain = _find_cheapest_chain(tuple(int(level) for level in start), loss_bound)
-        low, high = 0, len(chain)
-        while low < high:
-            middle = (low + high) // 2
-            levels = chain[middle]
-            tick(float((status != _UNKNOWN).mean()))
-            sizes, labels = _group_records(group_codes, levels, stratum_of_record)
-            n_withheld = int(sizes[sizes < k].sum())
-            # A release without any record is no result, even if the suppression allows it.
-            if n_withheld > max_withheld or n_withheld == n:
-                # All combinations below this one in the lattice fail, too.
-                status[tuple(slice(level + 1) for level in levels)] = _FAILS
-                low = middle + 1
-                continue
-            high = middle
-            status[levels] = _SUFFICES
-            # Each released record counts with the mean loss of all records at these levels.
-            loss = int(loss_bound[levels]) * (n - n_withheld) + n_withheld * loss_of_withheld
-            if (loss, levels) < (least_loss, best_levels):
-                least_loss, best_levels = loss, levels
-                best_labels = np.where(sizes[labels] < k, SUPPRESSED, labels)
-    # There is a result: with all attributes at their roots, each stratum is a class.
-    assert best_labels is not None
-    is_released = best_labels >= 0
-    _, consecutive_labels = np.unique(best_labels[is_released], return_inverse=True)
-    best_labels[is_released] = consecutive_labels
-    return space.partition_by_levels(best_labels, best_levels)
+    # Imported here, as a PostgreSQL backend loads all methods and rarely needs this.
+    from dbanon.methods.lattice_search import Budget, LeastLossSearch, LevelKeys
 
-
-def _group_records(
-    group_codes: Sequence[Sequence[NDArray[np.int64]]],
-    levels: tuple[int, ...],
-    strata: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Group the records of each stratum that are equal at the given levels.
-
-    Returns the size of each group, int64 (g,), and the group of each record, int64 (n,).
-
-    Parameters
-    ----------
-    group_codes : by attribute and level, the code of each record, int64 (n,).
-    levels : the level of each attribute.
-    strata : int64 (n,), the stratum of each record.
-    """
-    group_of_record = strata
-    for attribute, level in enumerate(levels):
-        codes = group_codes[attribute][level]
-        _, group_of_record = np.unique(
-            group_of_record * (int(codes.max()) + 1) + codes, return_inverse=True
-        )
-    return np.bincount(group_of_record), group_of_record
-
-
-def _find_cheapest_chain(
-    start: tuple[int, ...], loss_bound: NDArray[np.int64]
-) -> list[tuple[int, ...]]:
-    """Return the combinations of levels from ``start`` to the top of the lattice.
-
-    Each step raises the level of the attribute for which the loss grows least.
-
-    Parameters
-    ----------
-    loss_bound : the lower bound of the loss of each combination, indexed by the levels.
-    """
-    chain = [start]
-    while True:
-        next_combinations = [
-            (*chain[-1][:attribute], level + 1, *chain[-1][attribute + 1 :])
-            for attribute, level in enumerate(chain[-1])
-            if level + 1 < loss_bound.shape[attribute]
-        ]
-        if not next_combinations:
-            return chain
-        chain.append(min(next_combinations, key=lambda levels: int(loss_bound[levels])))
+    budget = None
+    if prod(height + 1 for height in space.heights()) > _MAX_COMPLETE:
+        n_looks = min(max(_MAX_GROUPED_RECORDS // n, _MIN_LOOKS), _MAX_LOOKS)
+        budget = Budget(n_looks, _MAX_LISTED_LEVELS // len(space.mixed.names))
+    keys = LevelKeys(space, np.zeros(n, np.int64) if strata is None else strata)
+    search = LeastLossSearch(
+        keys,
+        k,
+        max_count_of_share(suppression, n),
+        # A withheld record loses the most in each attribute: the cost of the root.
+        sum(int(cost) for cost in space.mixed.root_costs),
+        budget,
+        tick,
+    )
+    lower_bound = search.run()
+    labels = keys.labels(search.best, k)
+    if lower_bound == search.least_loss:
+        return space.partition_by_levels(labels, search.best)
+    # Readers see the bound in whole percent, rounded down.
+    counts = {_LOWER_BOUND: 100 * lower_bound // search.least_loss}
+    figures = {"looks": search.n_looks, "lower_bound": lower_bound / search.least_loss}
+    return space.partition_by_levels(labels, search.best, counts, figures)
 
 
 METHOD = MixedMethod(
@@ -176,6 +112,17 @@ METHOD = MixedMethod(
     result_type=Levels,
     space=level_space,
     refine=None,
+    forecast=MethodForecast(
+        PowerLaw(seconds=1.4, records=1.11, attributes=1.61),
+        PowerLaw(
+            seconds=0.67,
+            records=0.93,
+            attributes=2.1,
+            trees=-1.66,
+            categories=-1.24,
+            distinct_exponent=0.0,
+        ),
+    ),
     options=(
         Parameter(
             "suppression",

@@ -110,9 +110,19 @@ def _find_levels_again(
     hierarchies = policy.hierarchies if trees is None else trees(remaining)
     policy = replace(policy, options=options, hierarchies=hierarchies)
     # The first search has completed the progress. Still call ``tick``: it may interrupt the run.
-    partition = find_classes(remaining, policy, None if tick is None else lambda share: tick(1.0))
+    repeated = find_classes(remaining, policy, None if tick is None else lambda share: tick(1.0))
     # The position of a withheld record is -1, for which ``take`` suppresses the record.
-    return partition.take(positions_among(records, microdata.n_records))
+    repeated = repeated.take(positions_among(records, microdata.n_records))
+    first_levels, levels = partition.grouping_levels, repeated.grouping_levels
+    if first_levels is None or levels is None:
+        return repeated
+    # Figures of the first search, which knew the withheld records, are for the owner alone.
+    return levels.with_owner_figures(
+        {
+            f"{name}_before_withholding": figure
+            for name, figure in first_levels.owner_figures.items()
+        }
+    )
 
 
 def find_attribute_classes(

@@ -138,9 +138,13 @@ def fastest_method(
     for name in names:
         if seconds(name) <= max_seconds:
             return name
-    # Methods that only take numbers are no alternative for attributes with categories.
+    # Methods that only take numbers are no alternative for attributes with categories, and those
+    # that choose levels for the whole table lose much more than others.
     supported = [
-        name for name in METHODS if not shape.is_mixed or find_method(name).takes_categories
+        method.name
+        for method in METHODS.values()
+        if (method.takes_categories or not shape.is_mixed)
+        and not method.result_type.sees_all_strata
     ]
     return min(supported, key=seconds)
 

@@ -120,6 +120,7 @@ class OperatorFigures:
     evaluation : the exact ``Evaluation.to_dict()``; None if it was not requested or failed.
     certificate : the exact certificate of the loss; None without one.
     suppression : counts of suppressed cells; None if the method suppresses none.
+    levels : figures about a search for levels that ended early; None if there was none.
     risk : the disclosure risk before and after, as its extension measured it; None if the job does
         not measure it. No ledger stores it.
     weighting : figures about records that count by their design weights, as
@@ -132,6 +133,7 @@ class OperatorFigures:
         evaluation: JsonMapping | None = None,
         certificate: JsonMapping | None = None,
         suppression: JsonMapping | None = None,
+        levels: JsonMapping | None = None,
         risk: RiskFigures | None = None,
         weighting: JsonMapping | None = None,
     ) -> None:
@@ -139,6 +141,7 @@ class OperatorFigures:
         self.evaluation = evaluation
         self.certificate = certificate
         self.suppression = suppression
+        self.levels = levels
         self.risk = risk
         self.weighting = weighting
 
@@ -171,6 +174,8 @@ class OperatorFigures:
             "certificate": None if self.certificate is None else to_json_values(self.certificate),
             # Only methods that suppress cells have these counts.
             **({} if self.suppression is None else {"suppression": dict(self.suppression)}),
+            # Only full-domain searches that ended early have these figures.
+            **({} if self.levels is None else {"levels": dict(self.levels)}),
         }
         # Only releases with design weights have this key.
         if self.weighting is not None:

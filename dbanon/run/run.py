@@ -260,6 +260,9 @@ class ReleaseRun(ABC, Generic[W]):
                 outcome = replace(outcome, figures={**outcome.figures, "attacks": attack_figures})
         if self.clustering.owner_counts:
             exact_figures["suppression"] = dict(self.clustering.owner_counts)
+        levels = self.clustering.levels
+        if levels is not None and levels.owner_figures:
+            exact_figures["levels"] = dict(levels.owner_figures)
         if planned.policy.certificate is not None:
             with self.clock.phase("certificate") as tick:
                 certificate = certify(microdata, planned, release, tick)

@@ -66,6 +66,7 @@ class LevelSpace:
         labels: NDArray[np.int32],
         levels: Sequence[int],
         method_counts: Mapping[str, int] = NO_COUNTS,
+        owner_figures: Mapping[str, float] = NO_COUNTS,
     ) -> Levels:
         """Build the result of a method that chose these levels, in the order of the attributes."""
         names = self.mixed.names
@@ -74,7 +75,8 @@ class LevelSpace:
             for name, of_numbers in zip(names, self.number_levels, strict=True)
             if of_numbers is not None
         }
-        return Levels(labels, dict(zip(names, levels, strict=True)), number_levels, method_counts)
+        levels_by_name = dict(zip(names, levels, strict=True))
+        return Levels(labels, levels_by_name, number_levels, method_counts, owner_figures)
 
     def groups(self, attribute: int) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
         """Return each record's group on each level, int64 (n,), and the total loss of each level.

@@ -172,9 +172,3 @@ def test_in_partitions_and_what_is_refused():
         dbanon.partition(frame, 3, method="full_domain", block_size=10)
     # Distances are not asked for: they are no reason to refuse.
     dbanon.partition(frame, 3, method="full_domain", standardize="mahalanobis")
-
-
-def test_too_many_combinations_of_levels_are_refused():
-    frame = pd.DataFrame(np.arange(360).reshape(30, 12), columns=[f"c{i}" for i in range(12)])
-    with pytest.raises(InvalidParameter, match=f"{6**12} combinations"):
-        dbanon.partition(frame, 3, method="full_domain")

@@ -43,7 +43,7 @@ def people(withheld, n=N):
     """n persons, and among them those to be withheld, each a row of the same columns."""
     frame = those(n).copy()
     more = pd.DataFrame(withheld, columns=list(frame.columns)).astype(
-        {"born": frame.born.dtype, "cost": "int64", "who": "int64"}
+        {"place": frame.place.dtype, "born": frame.born.dtype, "cost": "int64", "who": "int64"}
     )
     # Here and there, so that the record order is changed, too.
     frame["place_of_row"] = np.arange(n) * 1.0
