@@ -20,6 +20,7 @@ from dbanon.advice.roles import (
     find_design_weight,
 )
 from dbanon.advice.singling import SetUniqueness, UniqueColumnSets
+from dbanon.advice.source_risk import SourceRisk, describe_missing_risk
 from dbanon.data.notebook import NotebookPlot
 from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.data.words import LabelledTextWithHtml, json_text
@@ -33,6 +34,8 @@ AdviceRow = tuple[str, str, str, JsonObject]
 
 # Number of sets of columns to display.
 _N_SETS_SHOWN = 10
+# The label of the risk of the table as it is.
+_RISK_LABEL = "risk of the table"
 # The text mentions the share of rows that a release withholds if it is above this.
 _MAX_UNMENTIONED_SHARE = 0.05
 
@@ -183,6 +186,8 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
     quasi_identifiers : the columns treated as quasi-identifiers in the trial releases.
     proposed : True if the quasi-identifiers were proposed because the user named none.
     singling : the sets of quasi-identifiers that make rows unique.
+    risk : the disclosure risk of the table as it is, for the controller of the data; None if
+        persons have several rows.
     sweep : the trial releases, which were tried with these quasi-identifiers.
     recommendation : the recommended release; None if only one release was tried, so that there is
         no comparison.
@@ -215,6 +220,7 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
     nulls: NullChoice | None = None
     kinds: Mapping[str, str] = field(default_factory=dict)
     parted_loss: float | None = None
+    risk: SourceRisk | None = None
 
     @property
     def design_weight(self) -> str | None:
@@ -259,6 +265,7 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
             "nulls": self.nulls and self.nulls.to_dict(),
             "rules": self.rules,
             "singling": self.singling.to_dict(),
+            "risk": self.risk and self.risk.to_dict(),
             "sweep": self.sweep.to_dict(),
             "recommendation": self.recommendation and self.recommendation.to_dict(),
             "start": dict(self.start),
@@ -283,8 +290,9 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
             yield "tried", f"{point.curve}, k = {point.k}", _describe_trial(point), point.to_dict()
         for note in self.sweep.notes():
             yield "tried", "note", note, {}
+        details = {_RISK_LABEL: self.risk.to_dict()} if self.risk is not None else {}
         for label, text in self.recommended():
-            yield "recommended", label, text, {}
+            yield "recommended", label, text, details.get(label, {})
 
     def pairs(self) -> list[tuple[str, str]]:
         """The rows of ``table_rows`` as pairs of label and text."""
@@ -293,7 +301,9 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
     def recommended(self) -> list[tuple[str, str]]:
         """The recommendation, with notes on it, as pairs of label and text."""
         recommendation = self.recommendation
-        pairs = [("entity", describe_entity(self.entity))] if self.entity else []
+        risk = describe_missing_risk() if self.risk is None else self.risk.describe()
+        pairs = [(_RISK_LABEL, risk)]
+        pairs += [("entity", describe_entity(self.entity))] if self.entity else []
         pairs += [("nulls", str(self.nulls))] if self.nulls is not None else []
         design_weight = self.design_weight
         pairs += [

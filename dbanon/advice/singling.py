@@ -219,6 +219,14 @@ def group_size_counter(microdata: Microdata) -> GroupSizeCounter:
     return count_group_sizes
 
 
+def number_groups(microdata: Microdata, names: Sequence[str]) -> NDArray[np.int64]:
+    """Number the groups of records that are equal in these columns, int64 (n,), from 0."""
+    codes = np.zeros(microdata.n_records, np.int64)
+    for name in names:
+        codes = _renumber(_combine_pair(codes, _encode(microdata, name)))
+    return codes
+
+
 def _combine_pair(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
     """Combine two arrays of codes, int64 (n,), into one array with a code for each pair."""
     return first * (int(second.max(initial=0)) + 1) + second

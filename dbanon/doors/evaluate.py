@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,6 +59,7 @@ def evaluate(
     interval_percents: Iterable[float] = range(1, 11),
     sample: int | None = None,
     seed: int = 0,
+    risk: Mapping[str, object] | None = None,
 ) -> Evaluation:
     """Measure the loss and remaining risk of a released table, whatever tool made it.
 
@@ -89,6 +91,9 @@ def evaluate(
     interval_percents : widths of the intervals for interval disclosure, in percent.
     sample : number of records to link, drawn with ``seed``; None for all records if their number
         permits, otherwise a sample.
+    risk : also measure the disclosure risk of both tables, with these options of
+        ``disclosure_risk`` by name, such as ``{"weight": "w", "household": "hh"}``; ``{}`` for the
+        defaults. For the controller of the data, not for publication.
 
     Raises
     ------
@@ -98,6 +103,7 @@ def evaluate(
         other tables.
     ColumnNotFound : a table lacks a named column.
     UnsupportedType : a released column has neither the original's type nor text.
+    UnknownOption : ``risk`` has no such option.
     """
     _require_key_or_report(key, report)
     original_frame, released_frame = as_frames(original, released)
@@ -141,7 +147,15 @@ def evaluate(
     )
     if key is None and report is None:
         _require_related(pairs, parameters.seed)
-    return evaluation_of(pairs, parameters)
+    evaluation = evaluation_of(pairs, parameters)
+    if risk is None:
+        return evaluation
+    from dbanon.doors.frame_risk import measure_risk
+
+    return replace(
+        evaluation,
+        risk=measure_risk(risk, original_frame, released_frame, names, report, microdata.entities),
+    )
 
 
 def _require_related(pairs: Pairs, seed: int) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         interval_percents: Iterable[float]
         sample: int | None
         seed: int
+        risk: Mapping[str, object] | None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -59,6 +59,7 @@ from dbanon.stores.sql_source import SqlSource
 from dbanon.version import version
 
 if TYPE_CHECKING:
+    from dbanon.release.risk_figures import RiskRow
     from dbanon.run.job_runner import RiskRunner
     from dbanon.stores.postgresql.plpython import PlPython
 
@@ -175,10 +176,15 @@ def advise(plpy: PlPython, sql_version: str, arguments: str) -> str:
 
 
 def disclosure_risk(plpy: PlPython, sql_version: str, arguments: str) -> str:
-    """Return the rows of ``dbanon.disclosure_risk`` for a sample, or the error."""
+    """Return the rows of ``dbanon.disclosure_risk`` for a sample, or the error.
+
+    With a release, return its rows for ``dbanon.evaluate``.
+    """
 
     def work() -> JsonObject:
         call = _parse_call(arguments)
+        if "release" in call:
+            return {"rows": _compare_release(plpy, call)}
         call_options = plpython_options.check_risk_options(call["options"])
         progress = _Progress(plpy, is_enabled=call_options.pop("progress", False))
         session = PlpySession(plpy, int(call["source"]))
@@ -194,6 +200,26 @@ def disclosure_risk(plpy: PlPython, sql_version: str, arguments: str) -> str:
         return {"rows": rows}
 
     return _run_guarded(plpy, sql_version, work, writes=False)
+
+
+def _compare_release(plpy: PlPython, call: JsonMapping) -> list[RiskRow]:
+    """Measure the disclosure risk of a source and of its release; return the figures as rows."""
+    from dbanon.run.evaluate_risk import check_risk, compare_relations
+
+    risk = check_risk(call["options"])
+    apply_backend_limits(plpy, {})
+    session = PlpySession(plpy, int(call["source"]))
+    released_name = PlpySession(plpy, int(call["release"])).catalog.find_source_name()
+    figures = compare_relations(
+        session,
+        session.catalog.find_source(session.catalog.find_source_name()),
+        session.catalog.find_source(released_name),
+        risk,
+        class_columns=call["quasi_identifiers"],
+        design_weight=call["design_weight"],
+        entity=call["entity"],
+    )
+    return list(figures.measure_rows())
 
 
 def check_rules(plpy: PlPython, sql_version: str, arguments: str) -> str:

@@ -6,7 +6,7 @@ A ``Listed`` is an entry of the list of releases, an ``Attempt`` a recorded run 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -172,6 +172,7 @@ def evaluate_release(
     *,
     original: str | None = None,
     changed_source: bool = False,
+    risk: Mapping[str, object] | None = None,
     on_sql: OnSql | None = None,
 ) -> ReleaseEvaluation:
     """Measure the loss and remaining risk of an existing release in a database.
@@ -187,19 +188,26 @@ def evaluate_release(
     release : the name of the release's output.
     original : the relation that the release was made from, in the same database.
     changed_source : True to compare the original even if its rows or columns have changed.
+    risk : also measure the disclosure risk of the original and of the release, with these options
+        of ``disclosure_risk`` by name, such as ``{"weight": "w", "household": "hh"}``; ``{}`` for
+        the defaults. Quasi-identifiers and design weight are those of the release unless they are
+        named. The figures are for the controller of the data, not for publication.
 
     Raises
     ------
     ReleaseNotFound : the ledger has no such release.
     OriginalChanged : rows or columns of the original have changed since the release.
+    InvalidParameter : an option of ``risk`` is not allowed, or the original is missing.
     """
     from dbanon.run.evaluate_release import evaluate_release
+    from dbanon.run.evaluate_risk import check_risk
 
     return evaluate_release(
         open_store(database, on_sql),
         parse_relation(release),
         None if original is None else parse_relation(original),
         changed_source=changed_source,
+        risk=None if risk is None else check_risk(risk),
     )
 
 

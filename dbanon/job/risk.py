@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.types import KeywordArguments
+from dbanon.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 FILE_ENDINGS = (".html", ".json", ".txt")
 # The options that name a single column.
 _COLUMN_OPTIONS = ("weight", "household")
+# Options of a measurement that whoever compares a source with its release does not choose.
+FIXED_OPTIONS = ("table", "key", "released", "population", "population_count", "memory_limit")
 
 
 @dataclass(frozen=True)
@@ -77,3 +80,18 @@ class JobRisk:
     def with_path(self, map_path: Callable[[str], str]) -> JobRisk:
         """Copy it, and map its path."""
         return self if self.file is None else replace(self, file=map_path(self.file))
+
+
+def require_rows_of_persons(n_rows: int, n_persons: int) -> None:
+    """Check that each person has one row, since the risk is that of rows.
+
+    Raises
+    ------
+    InvalidParameter : a person has several rows.
+    """
+    if n_persons < n_rows:
+        raise InvalidParameter(
+            "The disclosure risk is that of rows, and persons have several rows here: their risk"
+            " would be larger.",
+            hint="Leave out `risk`, or read a view with one row per person.",
+        )

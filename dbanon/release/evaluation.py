@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,9 @@ from dbanon.measures.figure import EvaluationTask, Figure, Parameters, Tick, ign
 from dbanon.measures.pairs import Pairs
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.words import format_figure
+
+if TYPE_CHECKING:
+    from dbanon.release.risk_figures import RiskFigures
 
 # The names that measures have in the paper on the evaluation model EM4ADOM, by their names in
 # dbanon.
@@ -76,6 +80,8 @@ class Evaluation(LabelledTextWithHtml):
     em4adom : values of measures under the names of the paper on EM4ADOM.
     parameters : the parameters of the measures.
     notes : by measure, why it has no value, or how to read it.
+    risk : the disclosure risk of the originals and of the release, for the controller of the data
+        and not for publication; None unless requested.
     """
 
     rows: int
@@ -88,6 +94,7 @@ class Evaluation(LabelledTextWithHtml):
     parameters: JsonMapping
     notes: Mapping[str, str]
     suppressed_cells: int = 0
+    risk: RiskFigures | None = None
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return losses and risks, but not columns, as pairs of label and text for display."""
@@ -100,6 +107,13 @@ class Evaluation(LabelledTextWithHtml):
                 note = self.notes.get(name, "")
                 text = note if value is None else format_figure(value, note)
                 display_rows.append((f"  {name}", text))
+        if self.risk is not None:
+            display_rows.append(("risk of the sample", "before, after"))
+            display_rows += [
+                (f"  {label}", f"{before}, {after}")
+                for label, before, after in self.risk.table_rows()
+            ]
+            display_rows += [(f"  {label}", text) for label, text in self.risk.pairs()]
         return display_rows
 
     def to_dict(self) -> JsonObject:
@@ -111,7 +125,7 @@ class Evaluation(LabelledTextWithHtml):
             values[name] = dict(getattr(self, name))
         for name in ("columns", "parts"):
             values[name] = {key: dict(value) for key, value in getattr(self, name).items()}
-        return values
+        return values if self.risk is None else {**values, "risk": self.risk.to_dict()}
 
 
 def evaluation_of(

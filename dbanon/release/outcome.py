@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.release.publication import PublicSums, compute_published_loss
 from dbanon.release.recode import ColumnLoss, Release
+from dbanon.release.risk_figures import RiskFigures
 from dbanon.release.words import describe_attacks, format_figure, to_json_values
 
 # The note that accompanies exact figures wherever they appear.
@@ -107,37 +107,6 @@ class EvaluationOutcome:
                 if value is not None
             ]
         return pairs + describe_attacks(self.figures)
-
-
-class RiskFigures(Protocol):
-    """The disclosure risk of a source and of its release: for the controller of the data."""
-
-    @property
-    def records_after(self) -> int:
-        """The number of records in the release."""
-        ...
-
-    @property
-    def highest_after(self) -> float:
-        """The largest individual risk in the release, or household risk if it was measured."""
-        ...
-
-    @property
-    def mean_after(self) -> float:
-        """The mean of these risks over all records of the release, 0 to 1."""
-        ...
-
-    def to_dict(self) -> JsonObject:
-        """The figures as plain values, for JSON."""
-        ...
-
-    def table_rows(self) -> list[tuple[str, str, str]]:
-        """The figures as rows: label, figure before, figure after."""
-        ...
-
-    def pairs(self) -> list[tuple[str, str]]:
-        """What the figures are about, and what they mean, as pairs of label and text."""
-        ...
 
 
 class OperatorFigures:

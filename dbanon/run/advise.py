@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dbanon.advice.answer import Advice, ColumnAdvice
 from dbanon.advice.nulls import NullChoice
@@ -24,11 +28,23 @@ from dbanon.advice.roles import (
     is_code,
     propose_column_roles,
 )
-from dbanon.advice.singling import find_unique_sets, group_size_counter
+from dbanon.advice.singling import (
+    SetUniqueness,
+    find_unique_sets,
+    group_size_counter,
+    number_groups,
+)
+from dbanon.advice.source_risk import SourceRisk
+from dbanon.data.extension import load_runner
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import NOMINAL
 from dbanon.data.types import JsonObject
-from dbanon.errors import NoQuasiIdentifiers, NoRows, NothingFits, PrivacyWarning
+from dbanon.errors import (
+    NoQuasiIdentifiers,
+    NoRows,
+    NothingFits,
+    PrivacyWarning,
+)
 from dbanon.job.job import Job
 from dbanon.job.nulls import ERROR
 from dbanon.job.policy import Policy
@@ -37,6 +53,7 @@ from dbanon.partitioning.partition_for import partition_for
 from dbanon.partitioning.strata import too_few_error_for_count
 from dbanon.release.recode import Release, recode
 from dbanon.run.history import build_create_chain_command
+from dbanon.run.job_runner import RiskRunner
 from dbanon.run.nulls import choose_nulls, records_to_release, sample_records, share_withheld
 from dbanon.run.plan import Plan, plan
 from dbanon.run.profiles import keep_profile, propose_coding, require_profile
@@ -52,6 +69,8 @@ AdviceProgress = Callable[[str, float], None]
 
 # The schema of the output in the arguments that advice suggests.
 OUTPUT_SCHEMA = "release"
+# Larger numbers of persons are not exact as float64.
+_MAX_POPULATION = 2**53
 
 
 def advise(
@@ -92,12 +111,15 @@ def advise(
     with clock.phase("read") as tick:
         tick(0.0)
         job = _build_reading_job(request, quasi_identifiers, profile, entity)
+        weight = None if entity else _find_weight(request, roles, profile)
         # Planning reports no share. The call of ``tick`` lets ``progress`` end it by an exception.
-        planned = plan(job, source, pulse=lambda: tick(0.0))
+        planned = plan(replace(job, design_weight=weight), source, pulse=lambda: tick(0.0))
         # The job only reads quasi-identifiers; the release also has the sensitive columns.
         job_to_check = replace(job, sensitive=request.sensitive)
         require_profile(job_to_check, planned.relation, planned.roles.quasi_identifiers, source)
-        uncoded = source.read(planned.relation, planned.roles, job, tick)
+        uncoded, weights = _read_with_weights(planned, source, tick)
+        # Weights only serve to estimate the risk: trial releases are made without them.
+        planned = replace(planned, job=job, roles=replace(planned.roles, weights=()))
         microdata = code_columns(uncoded, planned.policy, planned.zip_areas)
     # A combination of values that occurs in fewer rows than this singles persons out. The values in
     # ``request.k`` ascend, so the first is the smallest.
@@ -110,6 +132,8 @@ def advise(
             return count_sizes(names)
 
         singling_out = find_unique_sets(quasi_identifiers, count_with_tick, rare_below)
+        n_classes = sum(count_with_tick(quasi_identifiers).values())
+        risk = _measure_risk(microdata, singling_out.chosen, n_classes, weight, weights)
     null_choice = choose_null_treatment(request, planned, microdata)
     # Until here, the policy only served to read all rows. The sweep releases with this choice.
     planned = replace(planned, policy=replace(planned.policy, nulls=null_choice.nulls))
@@ -123,13 +147,7 @@ def advise(
     return Advice(
         source=str(planned.relation.name),
         rows=profile.rows,
-        columns=tuple(
-            # Counts below ``rare_below`` are only shown as a range.
-            ColumnAdvice(
-                column=column, role=roles[column.name], rows=profile.rows, small=rare_below
-            )
-            for column in profile.columns
-        ),
+        columns=_describe_columns(profile, roles, rare_below),
         quasi_identifiers=quasi_identifiers,
         # Without names in the request, the quasi-identifiers are proposals.
         proposed=not request.quasi_identifiers,
@@ -149,8 +167,75 @@ def advise(
         # The loss if classes may split the rows of a person.
         parted_loss=_measure_split_person_loss(request, planned, microdata, recommendation, clock),
         kinds=planned.policy.kinds,
+        risk=risk,
         seconds={phase: round(seconds, 3) for phase, seconds in clock.seconds.items()},
     )
+
+
+def _describe_columns(
+    profile: Profile, roles: Mapping[str, RoleProposal], rare_below: int
+) -> tuple[ColumnAdvice, ...]:
+    """Describe the columns; counts below ``rare_below`` are only shown as a range."""
+    return tuple(
+        ColumnAdvice(column=column, role=roles[column.name], rows=profile.rows, small=rare_below)
+        for column in profile.columns
+    )
+
+
+def _find_weight(
+    request: AdviceRequest, roles: Mapping[str, RoleProposal], profile: Profile
+) -> str | None:
+    """Return the column by which risks are estimated, which is no key; None if there is none."""
+    weight = find_design_weight(roles, profile)
+    return None if weight in request.key else weight
+
+
+def _read_with_weights(
+    planned: Plan, source: Source, tick: Callable[[float], None]
+) -> tuple[Microdata, NDArray[np.float64] | None]:
+    """Read the quasi-identifiers, and the design weights of the plan.
+
+    Returns the records without weights, and the weights, float64 (n,). They are None if the plan
+    has none, or if the column turns out to hold other numbers than weights.
+    """
+    roles = planned.roles
+    for attribute in roles.weights:
+        # The shares of the smallest and of the largest value.
+        ends = [source.read_quantile(planned.relation, attribute, share) for share in (0.0, 1.0)]
+        if not all(end is not None and 0 < end < math.inf for end in ends):
+            roles = replace(roles, weights=())
+    records = source.read(planned.relation, roles, planned.job, tick)
+    return replace(records, weights=None), records.weights
+
+
+def _measure_risk(
+    microdata: Microdata,
+    column_set: SetUniqueness,
+    n_classes: int,
+    weight: str | None,
+    weights: NDArray[np.float64] | None,
+) -> SourceRisk | None:
+    """Measure the risk of a table in which each row is a person; None if persons have several.
+
+    Parameters
+    ----------
+    column_set : the quasi-identifiers.
+    n_classes : number of combinations of their values. It is also the sum of the risks 1/f of rows
+        whose combination f rows share.
+    weight : the column with the design weight; None without one.
+    weights : float64 (n,), the design weight of each row; None without one.
+    """
+    if microdata.entities is not None:
+        return None
+    population = None if weights is None else float(weights.sum())
+    if weights is None or population is None or population > _MAX_POPULATION:
+        return SourceRisk(column_set, n_classes)
+    codes = number_groups(microdata, column_set.columns)
+    runner: RiskRunner = load_runner("sample_risk")
+    expected = runner.sum_risks(
+        np.bincount(codes).astype(np.int64), np.bincount(codes, weights=weights).astype(np.float64)
+    )
+    return SourceRisk(column_set, expected, weight, population)
 
 
 def _recommend(request: AdviceRequest, points: Sequence[Point]) -> Recommendation | None:

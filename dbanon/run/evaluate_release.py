@@ -7,18 +7,21 @@ each released row with its original. Here some measures are computed without suc
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from dbanon.data.schema import Kind, Role
 from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.data.words import read_key_or_former_key
-from dbanon.errors import OriginalChanged
+from dbanon.errors import InvalidParameter, OriginalChanged
+from dbanon.job.risk import JobRisk
 from dbanon.ledger import entries, recorded_report
 from dbanon.ledger.recorded_report import RecordedRelease, require_classes
 from dbanon.measures.catalogue import LOSSES, RISKS
 from dbanon.measures.figure import NOT_FOR_LABELS
 from dbanon.measures.unpaired import unpaired_figures
 from dbanon.release.report import Report
+from dbanon.release.risk_figures import RiskFigures
+from dbanon.run.evaluate_risk import compare_relations
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
@@ -73,6 +76,8 @@ class ReleaseEvaluation:
     original : the source that the release was compared with; None if it was not compared.
     evaluation : ``Evaluation.to_dict()`` as recorded; None if the run did not evaluate.
     figures : recorded figures first, then those counted or computed now.
+    risk : the disclosure risk of the original and of the release, for the controller of the data
+        and not for publication; None unless requested.
     """
 
     release_id: str
@@ -80,10 +85,13 @@ class ReleaseEvaluation:
     original: str | None
     evaluation: JsonMapping | None
     figures: tuple[ReleaseFigure, ...]
+    risk: RiskFigures | None = None
 
     def to_dict(self) -> JsonObject:
         """Return the evaluation as plain values, for JSON."""
-        return asdict(self)
+        values = asdict(replace(self, risk=None))
+        del values["risk"]
+        return values if self.risk is None else {**values, "risk": self.risk.to_dict()}
 
 
 def evaluate_release(
@@ -92,6 +100,7 @@ def evaluate_release(
     original: RelationName | None = None,
     *,
     changed_source: bool = False,
+    risk: JobRisk | None = None,
 ) -> ReleaseEvaluation:
     """Evaluate a release: read recorded figures, count its classes, and compute losses in SQL.
 
@@ -99,12 +108,19 @@ def evaluate_release(
     ----------
     original : the source of the release, in the same database; None to compute no losses.
     changed_source : True to compare even if the rows or columns of the source have changed.
+    risk : what to measure of the disclosure risk before and after; None to measure nothing.
 
     Raises
     ------
     ReleaseNotFound : the ledger has no such release.
     OriginalChanged : the rows or columns of the original have changed since the release.
+    InvalidParameter : the risk is requested without the original, or cannot be measured.
     """
+    if risk is not None and original is None:
+        raise InvalidParameter(
+            "The disclosure risk before and after needs the original.",
+            hint="Name the table that the release was made from: `original`.",
+        )
     with store.session(write=False) as session:
         entry = entries.find_release(
             session,
@@ -139,12 +155,24 @@ def evaluate_release(
                 figures += _compare_originals(
                     session, released_relation, source, entry.quasi_identifiers, report
                 )
+        risk_figures = None
+        if risk is not None and source is not None:
+            risk_figures = compare_relations(
+                session,
+                source,
+                released_relation,
+                risk,
+                class_columns=entry.quasi_identifiers,
+                design_weight=entry.design_weight.get("column"),
+                entity=entry.entity,
+            )
     return ReleaseEvaluation(
         entry.release_id,
         str(entry.name),
         None if source is None else str(source.name),
         report.evaluation,
         tuple(figures),
+        risk_figures,
     )
 
 

@@ -10,15 +10,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from dbanon.data.option import Parameter
     from dbanon.data.schema import Attribute
     from dbanon.data.types import JsonMapping, KeywordArguments
     from dbanon.job.job import Job
     from dbanon.job.private import PrivateJob
     from dbanon.ledger.tables import LedgerEntry
-    from dbanon.release.outcome import RiskFigures
     from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
+    from dbanon.release.risk_figures import RiskFigures
     from dbanon.run.plan import Plan
     from dbanon.run.run import PhaseProgress
     from dbanon.sessions.base import Relation
@@ -144,6 +147,16 @@ class RiskRunner(Protocol):
         ----------
         options : values by name.
         progress : called with a phase and its completed share, 0 to 1.
+        """
+        ...
+
+    def sum_risks(self, class_sizes: NDArray[np.int64], persons: NDArray[np.float64]) -> float:
+        """Add up the individual risks of all records.
+
+        Parameters
+        ----------
+        class_sizes : int64 (c,), the number of records with each combination of values.
+        persons : float64 (c,), the number of persons that they stand for.
         """
         ...
 

@@ -12,8 +12,8 @@ from dbanon.data.schema import Attribute
 from dbanon.data.weights import WEIGHT_KINDS
 from dbanon.errors import InvalidParameter, RiskTooHigh
 from dbanon.job.job import Job
-from dbanon.job.risk import JobRisk
-from dbanon.release.outcome import RiskFigures
+from dbanon.job.risk import JobRisk, require_rows_of_persons
+from dbanon.release.risk_figures import RiskFigures
 from dbanon.release.weights import compute_weight_excess
 from dbanon.run.job_runner import RiskRunner, TableRows
 from dbanon.stores.exports.destinations import file_for, make_directories
@@ -95,12 +95,8 @@ def _require_rows_of_persons(draft: PreparedRelease) -> None:
     InvalidParameter : a person has several rows.
     """
     entities = draft.microdata.entities
-    if entities is not None and len(np.unique(entities)) < len(entities):
-        raise InvalidParameter(
-            "The disclosure risk is that of rows, and persons have several rows here: their risk"
-            " would be larger.",
-            hint="Leave out `risk`, or read a view with one row per person.",
-        )
+    if entities is not None:
+        require_rows_of_persons(len(entities), len(np.unique(entities)))
 
 
 def _require_released_columns(names: Sequence[str], job: Job) -> None:

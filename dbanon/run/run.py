@@ -34,9 +34,10 @@ from dbanon.partitioning.sets import coarsen_for_column_sets
 from dbanon.release.attribute_disclosure import FewPersons, RetainedIdentifier
 from dbanon.release.cells import suppress_differing_cells
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
-from dbanon.release.outcome import OperatorFigures, RiskFigures, build_losses
+from dbanon.release.outcome import OperatorFigures, build_losses
 from dbanon.release.recode import Release, find_lost_columns, number_combinations, recode
 from dbanon.release.report import EvaluationOutcome, Provenance, RecountResult, Report
+from dbanon.release.risk_figures import RiskFigures
 from dbanon.release.weights import average_weights, describe_weighting, round_weights
 from dbanon.release.words import now
 from dbanon.run.codes import count_averaged_codes

@@ -4,7 +4,8 @@
 -- with evaluate; what its rows say now; and with source, what both relations say without pairs of rows.
 -- attribute NULL: of all columns. value NULL: note says why. note tells where a figure is from.
 -- options: quasi_identifiers (a list of names; for relations that are not in the ledger),
--- changed_source (true: compare a source of other rows or columns than those that were released).
+-- changed_source (true: compare a source of other rows or columns than those that were released),
+-- risk (an object of options of dbanon.disclosure_risk: its rows for both relations follow).
 CREATE OR REPLACE FUNCTION dbanon.evaluate(
     release regclass, source regclass DEFAULT NULL, options jsonb DEFAULT '{}'
 )
@@ -21,6 +22,8 @@ DECLARE
     id uuid;
     outcome jsonb;
     withheld bigint := 0;
+    weight text;
+    person text;
     sizes record;
 BEGIN
     IF evaluate.release IS NULL OR options IS NULL THEN
@@ -30,14 +33,24 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'options must be an object.';
     END IF;
     SELECT given INTO unknown FROM jsonb_object_keys(options) AS given
-    WHERE given NOT IN ('quasi_identifiers', 'changed_source') LIMIT 1;
+    WHERE given NOT IN ('quasi_identifiers', 'changed_source', 'risk') LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
             MESSAGE = format('%I is not a key of options.', left(unknown, 60)),
-            HINT = 'Known: quasi_identifiers, changed_source.';
+            HINT = 'Known: quasi_identifiers, changed_source, risk.';
     END IF;
     IF coalesce(jsonb_typeof(options -> 'changed_source'), 'boolean') <> 'boolean' THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'changed_source must be true or false.';
+    END IF;
+    IF options ? 'risk' AND evaluate.source IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '22023',
+            MESSAGE = 'risk needs the source of the release.',
+            HINT = 'Name it: dbanon.evaluate(release, source, options).';
+    END IF;
+    IF options ? 'risk' AND to_regprocedure('dbanon._disclosure_risk(jsonb)') IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '0A000',
+            MESSAGE = 'The disclosure risk needs PL/Python, without which dbanon is installed here.',
+            HINT = 'From a client: dbanon evaluate URL RELEASE --original TABLE --risk ''{}''';
     END IF;
     IF options ? 'quasi_identifiers' THEN
         IF jsonb_typeof(options -> 'quasi_identifiers') <> 'array'
@@ -69,6 +82,8 @@ BEGIN
         WHERE c.release_id = entry.release_id AND c.role = 'quasi_identifier';
         id := entry.release_id;
         withheld := entry.suppressed;
+        weight := entry.arguments -> 'design_weight' ->> 'column';
+        person := entry.arguments ->> 'entity';
         strata := ARRAY(SELECT jsonb_array_elements_text(entry.arguments -> 'by'));
         IF jsonb_typeof(entry.arguments -> 'orders') = 'object' THEN
             ranked := ARRAY(SELECT jsonb_object_keys(entry.arguments -> 'orders'));
@@ -106,6 +121,21 @@ BEGIN
     IF id IS NOT NULL AND NOT coalesce((options -> 'changed_source')::boolean, false) THEN
         PERFORM dbanon._require_original(evaluate.source, id);
     END IF;
+    IF options ? 'risk' THEN
+        outcome := dbanon._disclosure_risk(jsonb_build_object(
+            'source', evaluate.source::oid::bigint,
+            'release', evaluate.release::oid::bigint,
+            'quasi_identifiers', to_jsonb(names),
+            'design_weight', weight,
+            'entity', person,
+            'options', options -> 'risk'
+        ));
+@RAISE@
+        RETURN QUERY
+            SELECT r.value->>0, r.value->>1, (r.value->>2)::double precision, r.value->>3
+            FROM jsonb_array_elements(outcome->'rows') WITH ORDINALITY AS r(value, place)
+            ORDER BY r.place;
+    END IF;
     IF withheld > 0 THEN
         RETURN QUERY SELECT m, NULL::text, NULL::float8,
             'rows were withheld: source and release hold different rows'
@@ -129,5 +159,7 @@ COMMENT ON FUNCTION dbanon.evaluate(regclass, regclass, jsonb) IS
 'What a release lost and what it still risks.
 Figures recorded if it was made with evaluate, figures counted now, and with source a comparison
 without pairs of rows. attribute is NULL for all columns together.
-options: quasi_identifiers (for relations that are not in the ledger), changed_source.
+options: quasi_identifiers (for relations that are not in the ledger), changed_source, risk.
+risk: options of dbanon.disclosure_risk, such as {"weight": "w"}; {} for those of the release. Its
+rows for source and release follow: for the controller of the data, not for publication.
 ZK008: source does not have the rows or columns that were released.';

@@ -47,7 +47,41 @@ def many_cells(**options: Any) -> Act:
     )
 
 
+def evaluated(**options: Any) -> Act:
+    """The evaluation of a release."""
+    return lambda world: dbanon.evaluate_release(world.url, "taken", **options)
+
+
 SURVEYS = (
+    Steps(
+        "Name the table that the release was made from",
+        evaluated(risk={}),
+        [evaluated(original="people", risk={})],
+    ),
+    Steps(
+        "Write {} for the defaults, or options by name",
+        evaluated(original="people", risk=["size"]),
+        [
+            evaluated(original="people", risk={}),
+            evaluated(original="people", risk={"quasi_identifiers": ["age"], "weight": "size"}),
+        ],
+    ),
+    Steps(
+        "Write --risk '{",
+        cli("evaluate {url} taken --original people --risk size"),
+        [
+            cli("evaluate {url} taken --original people --risk '{{}}'"),
+            cli(
+                "evaluate {url} taken --original people"
+                """ --risk '{{"weight": "size", "quasi_identifiers": ["age"]}}'"""
+            ),
+        ],
+    ),
+    Steps(
+        "Add --original TABLE.",
+        cli("evaluate {url} taken --risk '{{}}'"),
+        [cli("evaluate {url} taken --original people --risk '{{}}'")],
+    ),
     Steps(
         "Name columns that others may know",
         risk(quasi_identifiers=[]),

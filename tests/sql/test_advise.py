@@ -50,6 +50,25 @@ def test_it_gives_the_clients_advice(run_sql: Run, sql_url: str) -> None:
     assert run_sql("SELECT k_requested FROM dbanon.releases()") == [(detail["k"],)]
 
 
+def test_the_risk_of_the_table_is_estimated_by_its_design_weight(
+    run_sql: Run, sql_url: str
+) -> None:
+    run_sql(PEOPLE)
+    run_sql("ALTER TABLE app.people ADD COLUMN wgt float8")
+    run_sql("UPDATE app.people SET wgt = 2 + id % 9")
+    rows = run_sql(ADVISE, "app.people", ["age", "income"], '{"k": [3], "methods": ["mdav"]}')
+    [(part, text, detail)] = [
+        (part, text, detail) for part, item, text, detail in rows if item == "risk of the table"
+    ]
+    expected = dbanon.disclosure_risk(
+        sql_url, "app.people", quasi_identifiers=["age", "income"], weight="wgt"
+    ).total.expected_reidentifications
+    assert (part, text) == ("recommended", detail["text"])
+    assert detail["design_weight"] == "wgt"
+    assert detail["expected_reidentifications"] == float(f"{expected:.3g}")
+    assert "For the controller of the data, not for publication" in text
+
+
 def test_it_reads_only(run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]) -> None:
     run_sql(PEOPLE)
     with connect() as connection, connection.transaction():

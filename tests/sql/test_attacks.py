@@ -31,6 +31,8 @@ READS = (
     "SELECT dbanon.information_loss('app.people', 'app.people', '{a}')",
     "SELECT dbanon.evaluate('app.people', 'app.people', '{\"quasi_identifiers\": [\"a\"]}')",
     "SELECT dbanon.evaluate('app.people', NULL, '{\"quasi_identifiers\": [\"a\"]}')",
+    "SELECT dbanon.evaluate('app.people', 'app.people',"
+    ' \'{"quasi_identifiers": ["a"], "risk": {}}\')',
     "SELECT * FROM dbanon.classes('app.people', 'mdav', '{a}', 5)",
 )
 

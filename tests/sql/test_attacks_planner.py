@@ -381,6 +381,7 @@ def test_every_door_refuses(
         ["init", sql_url, "--table", name],
         ["verify", sql_url, name, "--quasi-identifiers", "n", "--k", "5"],
         ["evaluate", sql_url, "release.p", "--original", name],
+        ["evaluate", sql_url, "release.p", "--original", name, "--risk", "{}"],
         ["bound", sql_url, "--table", name, "-q", "n", "--k", "5"],
         ["hierarchy", "suggest", sql_url, "--table", name, "--column", "n"],
     ):

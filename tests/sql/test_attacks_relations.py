@@ -125,6 +125,8 @@ READS = (
     "SELECT dbanon.evaluate('{v}', NULL, '{{\"quasi_identifiers\": [\"n\"]}}')",
     "SELECT dbanon.evaluate('{v}', 'evil.p', '{{\"quasi_identifiers\": [\"n\"]}}')",
     "SELECT dbanon.evaluate('evil.p', '{v}', '{{\"quasi_identifiers\": [\"n\"]}}')",
+    "SELECT dbanon.evaluate('{v}', 'evil.p', '{{\"quasi_identifiers\": [\"n\"], \"risk\": {{}}}}')",
+    "SELECT dbanon.evaluate('evil.p', '{v}', '{{\"quasi_identifiers\": [\"n\"], \"risk\": {{}}}}')",
     "SELECT dbanon.suggest_hierarchy('{v}', 'n')",
     "SELECT dbanon.check_hierarchy('{{\"tree\": {{\"*\": [\"a\"]}}}}', '{v}', 'n')",
 )

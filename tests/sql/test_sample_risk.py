@@ -147,3 +147,96 @@ def test_it_measures_a_release_likewise(
     assert [note for *_, note in rows].count(rows[-1][3]) == 1
     of_ranges = run_sql(RISK, "app.people", ["age"], '{"released": "app.released"}')
     assert ("after_classes", None, 1.0, None) in of_ranges
+
+
+EVALUATE = "SELECT * FROM dbanon.evaluate(%s, %s, %s)"
+RELEASE = (
+    "SELECT rows_out FROM dbanon.gaa_cp('app.people', 'release.p', '{age,region}', 4,"
+    """ options => '{"design_weight": "w"}')"""
+)
+
+
+@pytest.mark.parametrize("options", [{}, {"household": "home", "suda": True}])
+def test_evaluate_measures_source_and_release(
+    run_sql: Run, sql_url: str, options: dict[str, Any]
+) -> None:
+    run_sql(PEOPLE)
+    run_sql(RELEASE)
+    without = run_sql(EVALUATE, "release.p", "app.people", "{}")
+    rows = run_sql(EVALUATE, "release.p", "app.people", json.dumps({"risk": options}))
+    assert [row for row in rows if row in without] == without
+    risk: Any = dbanon.evaluate_release(
+        sql_url, "release.p", original="app.people", risk=options
+    ).risk
+    assert [row for row in rows if row not in without] == list(risk.measure_rows())
+    assert any("For the controller of the data" in str(row[3]) for row in rows)
+    # A view has no key, and its rows need none.
+    run_sql("CREATE VIEW app.seen AS SELECT * FROM app.people")
+    of_view = run_sql(EVALUATE, "release.p", "app.seen", json.dumps({"risk": options}))
+    assert of_view == rows
+
+
+def test_evaluate_measures_tables_of_any_origin(run_sql: Run) -> None:
+    run_sql(PEOPLE)
+    run_sql("CREATE TABLE app.released AS SELECT 7 AS age, region FROM app.people WHERE id > 20")
+    options = {"quasi_identifiers": ["age", "region"], "risk": {"weight": "w"}}
+    rows = run_sql(EVALUATE, "app.released", "app.people", json.dumps(options))
+    figures = {measure: value for measure, _, value, _ in rows}
+    assert (figures["records"], figures["after_records"]) == (120, 100)
+    assert figures["after_classes"] == 5
+
+
+@pytest.mark.parametrize(
+    ("source", "risk", "words"),
+    [
+        (None, {}, "Name it: dbanon.evaluate(release, source, options)."),
+        ("app.people", {"wieght": "w"}, 'Did you mean "weight"'),
+        ("app.people", {"population": "app.people"}, "Known options: quasi_identifiers, weight"),
+        ("app.people", {"weight": 3}, "risk.weight must be"),
+        ("app.people", {"suda_size": 9}, "Leave out risk.suda_size"),
+        ("app.people", [], "must be an object"),
+        ("app.people", None, "must be an object"),
+    ],
+)
+def test_evaluate_refuses_wrong_options(
+    run_sql: Run, source: str | None, risk: object, words: str
+) -> None:
+    run_sql(PEOPLE)
+    run_sql(RELEASE)
+    with pytest.raises(psycopg.Error) as refused:
+        run_sql(EVALUATE, "release.p", source, json.dumps({"risk": risk}))
+    assert refused.value.sqlstate == "22023"
+    assert words in f"{refused.value.diag.message_primary} {refused.value.diag.message_hint}"
+
+
+def test_evaluate_needs_python_in_the_server(
+    run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
+) -> None:
+    run_sql(PEOPLE)
+    run_sql(RELEASE)
+    with connect() as connection, connection.transaction(force_rollback=True):
+        connection.execute("DROP FUNCTION dbanon._disclosure_risk(jsonb)")
+        with pytest.raises(psycopg.errors.FeatureNotSupported) as refused:
+            connection.execute(EVALUATE, ("release.p", "app.people", '{"risk": {}}'))
+    assert "dbanon evaluate URL RELEASE" in str(refused.value.diag.message_hint)
+
+
+def test_evaluate_measures_with_the_callers_rights(
+    run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
+) -> None:
+    """Who may read the release only learns nothing of its source."""
+    run_sql(PEOPLE)
+    run_sql(RELEASE)
+    run_sql("CREATE ROLE reader")
+    try:
+        run_sql("GRANT dbanon_runner TO reader")
+        run_sql("GRANT USAGE ON SCHEMA app, release TO reader")
+        run_sql("GRANT SELECT ON release.p TO reader")
+        with connect() as connection:
+            connection.execute("SET ROLE reader")
+            assert connection.execute(EVALUATE, ("release.p", None, "{}")).fetchall()
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(EVALUATE, ("release.p", "app.people", '{"risk": {}}'))
+    finally:
+        run_sql("DROP OWNED BY reader")
+        run_sql("DROP ROLE reader")

@@ -423,6 +423,43 @@ def test_advice_and_init_propose_the_role(database: Database) -> None:
     # Releases of a chain, which a database with chains is proposed, have no design weight.
     expected = "role: drop" if re.search("^    chain:", result.stdout, re.M) else "role: weight"
     assert expected in line, result.stdout
+    assert ("    risk: {file:" in result.stdout) == ("weight" in expected)
+
+
+def losses_of(advice: Any) -> list[tuple[str, int, float, float]]:
+    return [(point.curve, point.k, point.loss, point.risk) for point in advice.sweep.points]
+
+
+def test_advice_says_what_would_be_reidentified_by_the_weight(database: Database) -> None:
+    frame = load(database)
+    people = database.relation("people")
+    database.execute(
+        f"ALTER TABLE {people} RENAME COLUMN w TO wgt",
+        # 100 of 120 rows are unique in these columns.
+        f"UPDATE {people} SET age = CASE WHEN id < 20 THEN id / 5 ELSE id END, height = 1",
+    )
+    options: dict[str, Any] = {"quasi_identifiers": QI, "k": [3, 4], "methods": ["mdav"]}
+    for weights in ("2 + id % 2", "5 + 20 * (id % 3)", "id % 2", "1 - id % 3"):
+        database.execute(f"UPDATE {people} SET wgt = {weights}")
+        measured = dbanon.advise(database.url, table="people", key=["id"], **options)
+        rows_read = database.rows(f"SELECT id, age, height, region, wgt FROM {people} ORDER BY id")
+        frame = pd.DataFrame(rows_read, columns=["id", *QI, "region", "wgt"])
+        frame["wgt"] = frame["wgt"].astype(float)
+        is_weight = weights.startswith(("2", "5"))
+        expected = dbanon.disclosure_risk(
+            frame, quasi_identifiers=QI, weight="wgt" if is_weight else None
+        ).total.expected_reidentifications
+        assert measured.risk is not None
+        assert measured.risk.expected == pytest.approx(expected)
+        assert measured.risk.design_weight == ("wgt" if is_weight else None)
+        of_frame = dbanon.advise(frame.drop(columns="id"), **options)
+        assert of_frame.risk == measured.risk
+        # Trial releases are those without weights.
+        without = dbanon.advise(frame.drop(columns=["id", "wgt"]), **options)
+        assert losses_of(of_frame) == losses_of(without)
+        document = measured.to_dict()["risk"]
+        assert document["text"] == dict(measured.recommended())["risk of the table"]
+        assert "not for publication" in document["text"]
 
 
 def test_the_role_in_a_file_of_init(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -435,6 +472,11 @@ def test_the_role_in_a_file_of_init(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     Path("job.yaml").write_text(proposed.stdout, encoding="utf-8")
     done = CliRunner().invoke(main, ["run", "job.yaml"])
     assert done.exit_code == 0, done.output
+    # The figures are in a file of the owner, and nowhere else.
+    [file] = Path("private").iterdir()
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert "expected re-identifications" in file.read_text(encoding="utf-8")
+    assert "re-identifications" not in done.output
 
 
 @pytest.mark.parametrize("form", ["mean", "rounded"])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from dbanon.release.analysis_comparison import AnalysisComparison
-    from dbanon.release.outcome import RiskFigures
     from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
+    from dbanon.release.risk_figures import RiskFigures
     from dbanon.run.inspect_release import ReleaseInspection
     from dbanon.run.job_runner import RiskRunner
 
@@ -408,6 +408,15 @@ def _format_internal_figures(figures: JsonMapping | None) -> list[tuple[str, str
     multiple=True,
     help="With --analyses, the hierarchy that a column's released labels come from. Repeatable.",
 )
+@click.option(
+    "--risk",
+    metavar="JSON",
+    help=(
+        "Also measure the disclosure risk before and after: options of dbanon risk by name, as in"
+        """ '{"weight": "w", "household": "hh"}', or '{}' for the columns and the design weight"""
+        " of the release. For the controller of the data, not for publication."
+    ),
+)
 @with_common_options
 def evaluate(
     url: str,
@@ -416,6 +425,7 @@ def evaluate(
     changed_source: bool,
     analyses: str | None,
     hierarchies: tuple[str, ...],
+    risk: str | None,
     output_format: str,
     print_sql: bool,
 ) -> None:
@@ -438,11 +448,14 @@ def evaluate(
             raise InvalidParameter("--analyses needs an original.", hint="Add --original TABLE.")
         if hierarchies and analyses is None:
             raise InvalidParameter("--hierarchy needs analyses.", hint="Add --analyses FILE.")
+        if risk is not None and original is None:
+            raise InvalidParameter("--risk needs an original.", hint="Add --original TABLE.")
         evaluation = api.evaluate_release(
             url,
             release,
             original=original,
             changed_source=changed_source,
+            risk=None if risk is None else _parse_risk(risk),
             on_sql=sql_printer(print_sql),
         )
         current_log().release_id = evaluation.release_id
@@ -472,13 +485,44 @@ def evaluate(
 
         def build_tables() -> object:
             header = ["measure", "column", "value", "note"]
-            table = rows_table(f"Evaluation of {evaluation.relation}", header, build_rows())
-            return table if comparison is None else Group(table, _build_analysis_table(comparison))
+            tables = [rows_table(f"Evaluation of {evaluation.relation}", header, build_rows())]
+            if comparison is not None:
+                tables.append(_build_analysis_table(comparison))
+            if evaluation.risk is not None:
+                tables += _build_risk_tables(evaluation.risk)
+            return Group(*tables)
 
         document = evaluation.to_dict()
         if comparison is not None:
             document["analyses"] = comparison.to_dict()
         show(output_format, document, build_tables)
+
+
+def _parse_risk(text: str) -> Any:
+    """Parse the JSON of the options of ``--risk``.
+
+    Raises
+    ------
+    InvalidParameter : it is no JSON.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidParameter(
+            "The options of --risk are not JSON.",
+            hint="""Write --risk '{"weight": "w"}', or --risk '{}' for the defaults.""",
+        ) from None
+
+
+def _build_risk_tables(risk: RiskFigures) -> list[Table]:
+    """Build the tables of the disclosure risk before and after."""
+    from dbanon.doors.cli.render import pairs_table, rows_table
+
+    title = "Disclosure risk, for the controller of the data, not for publication"
+    return [
+        rows_table(title, ("measure", "before", "after"), risk.table_rows()),
+        pairs_table("What it means", risk.pairs()),
+    ]
 
 
 def _build_analysis_table(comparison: AnalysisComparison) -> Table:

@@ -213,6 +213,13 @@ _EXPECT_COMMENT = (
     "A source that differs by more than this from the last release of this job, such as a truncated"
     " file, is refused. share_null limits NULLs (docs/jobs.md#expectations)"
 )
+# Only the account that runs the job can read it. A text needs no extra.
+_RISK_FILE = "private/{job}-{release}.txt"
+_RISK_COMMENT = (
+    "The disclosure risk before and after, by the design weight, is written to a private file, for"
+    " you and not for readers. max_individual and max_global refuse a release above a limit"
+    " (docs/jobs.md#disclosure-risk)"
+)
 # In characters. YAML needs a question mark before longer keys, and the colon on a line of its own.
 _MAX_SIMPLE_KEY_LENGTH = 1000
 _KEEP_LAST_LINE = "      keep_last: 2\n"
@@ -292,7 +299,8 @@ def render_job_file(
             is_commented_out=decisions is not _NO_DECISIONS,
             file_url=url if is_row_file_url(url) else None,
         )
-        + description.render_expectations(proposes_chain=decisions is _NO_DECISIONS),
+        + description.render_expectations(proposes_chain=decisions is _NO_DECISIONS)
+        + (description.render_risk() if decisions is _NO_DECISIONS else ""),
     )
     column_lines = _render_columns(decisions, proposals, description.kinds)
     output = _quote_if_needed(
@@ -415,6 +423,15 @@ class _TableDescription:
             lines += _render_comment(comment) + f"    nulls: {self.null_choice.nulls}\n"
             lines += f"    max_suppression: {max_suppression}\n" if max_suppression else ""
         return lines
+
+    def render_risk(self) -> str:
+        """Render the key ``risk`` with comments; empty if there is no design weight to measure by.
+
+        Jobs of a chain have no risk, nor those of persons with several rows.
+        """
+        if self.design_weight is None or self.entity or self.chain.is_part_of_job:
+            return ""
+        return _render_comment(_RISK_COMMENT) + f"    risk: {_to_yaml({'file': _RISK_FILE})}\n"
 
     def render_expectations(self, *, proposes_chain: bool) -> str:
         """Render the key ``expect`` with comments.

@@ -21,22 +21,13 @@ from dbanon.doors.jobfile.field_types import (
     validation_error,
     validator,
 )
-from dbanon.job.risk import FILE_ENDINGS, JobRisk
+from dbanon.job.risk import FILE_ENDINGS, FIXED_OPTIONS, JobRisk
 from dbanon.run.job_runner import RiskRunner
 
 _RUNNER: RiskRunner = load_runner("sample_risk")
-# Options that the run sets, or that name other tables.
-_OPTIONS_OF_RUN = (
-    "table",
-    "key",
-    "released",
-    "population",
-    "population_count",
-    "memory_limit",
-    # A key of its own: columns of the job.
-    "quasi_identifiers",
-)
-_OPTIONS = {option.name: option for option in _RUNNER.options if option.name not in _OPTIONS_OF_RUN}
+# The run sets these options, or a key of its own: the columns of the job.
+_OTHER_OPTIONS = (*FIXED_OPTIONS, "quasi_identifiers")
+_OPTIONS = {option.name: option for option in _RUNNER.options if option.name not in _OTHER_OPTIONS}
 _Share = Annotated[float, Field(gt=0, le=1)]
 
 

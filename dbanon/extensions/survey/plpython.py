@@ -8,6 +8,8 @@ from pathlib import Path
 from dbanon.data.option import build_options, parameters
 from dbanon.data.types import JsonMapping, KeywordArguments
 from dbanon.extensions.survey.assess import assess_sample
+from dbanon.extensions.survey.frequencies import Frequencies
+from dbanon.extensions.survey.individual_risk import compute_individual_risks
 from dbanon.extensions.survey.read_sample import (
     code_sample,
     read_population,
@@ -16,8 +18,8 @@ from dbanon.extensions.survey.read_sample import (
 )
 from dbanon.extensions.survey.request import RiskRequest
 from dbanon.extensions.survey.risk_comparison import RiskComparison, compare_samples
-from dbanon.extensions.survey.sample_risk import RiskRow
-from dbanon.release.outcome import RiskFigures
+from dbanon.measures.agreement import Floats, Ints
+from dbanon.release.risk_figures import RiskFigures, RiskRow
 from dbanon.run.job_runner import RiskRunner, TableRows
 from dbanon.stores.ports import Source
 
@@ -53,6 +55,11 @@ class SampleRisks:
             coded_sample, code_sample(released), request, released_request, tick=measure_tick
         )
         return list(comparison.measure_rows())
+
+    def sum_risks(self, class_sizes: Ints, persons: Floats) -> float:
+        """Add up the individual risks of all records, by classes of records that match."""
+        risks = compute_individual_risks(Frequencies(class_sizes, persons))
+        return float(class_sizes @ risks)
 
     def require_options(self, options: KeywordArguments) -> None:
         """Check options of a measurement without a table."""

@@ -20,13 +20,13 @@ from dbanon.extensions.survey.sample_risk import (
     NOT_FOR_PUBLICATION,
     RISK_EDGES,
     WEIGHTS,
-    RiskRow,
     SampleRisk,
 )
 from dbanon.measures.figure import Tick, ignore_progress
 
 if TYPE_CHECKING:
     from dbanon.extensions.survey.risk_html import RiskView
+    from dbanon.release.risk_figures import RiskRow
 
 # Stands for a figure that only the other table has.
 NO_FIGURE = "–"

@@ -19,6 +19,7 @@ from dbanon.extensions.survey.population_uniqueness import PopulationUniques
 
 if TYPE_CHECKING:
     from dbanon.extensions.survey.risk_html import RiskView
+    from dbanon.release.risk_figures import RiskRow
 
 # Upper ends of the intervals in which individual risks are counted. They are the same for all
 # files.
@@ -27,9 +28,6 @@ RISK_EDGES = (0.0, *RISK_BORDERS)
 
 # Two-way interactions underestimate the risk with fewer records per parameter, see ``log_linear``.
 MIN_RECORDS_PER_PARAMETER = 50
-
-# A row of the result: the measure, the column that it is about, the figure and a note.
-RiskRow = tuple[str, str | None, float | None, str | None]
 
 NOT_FOR_PUBLICATION = "For the controller of the data, not for publication."
 
