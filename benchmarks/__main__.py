@@ -49,6 +49,7 @@ NAMES = (
     "spark",
     "spill",
     "synthesis",
+    "synthesis_forecast",
     "synthesis_numbers",
     "thorough",
 )
@@ -71,6 +72,7 @@ ON_REQUEST = (
     "spark",
     "spill",
     "synthesis",
+    "synthesis_forecast",
     "thorough",
 )  # minutes, if named
 WITH_ANOTHER = (

@@ -30,6 +30,8 @@ RANGE_FACTOR = 1.6
 MAX_ERROR = 0.10
 # Cells of a column of numbers; and the most cells of a column in tables of two columns.
 N_CELLS, MAX_CELLS = 10, 60
+# The label of the method that is chosen.
+SYNTHETIC_LABEL = "synthetic rows"
 # Rows by which the dependence of columns is measured, and the seed by which they are drawn.
 _SAMPLE_ROWS, _SEED = 20_000, 58
 
@@ -137,7 +139,7 @@ class SyntheticForecast:
 
     def pairs(self) -> list[tuple[str, str]]:
         """The choice and its reason, as pairs of label and text."""
-        pairs = [("synthetic rows", self._describe_choice())]
+        pairs = [(SYNTHETIC_LABEL, self._describe_choice())]
         if self.best is not None:
             pairs.append(("error of synthetic rows", self._describe_errors(self.best)))
         if self.remedies is not None:
@@ -175,7 +177,7 @@ class SyntheticForecast:
             f" cells of a {self._tables}, within {format_error(two_way / RANGE_FACTOR)} to"
             f" {format_error(min(two_way * RANGE_FACTOR, 1.0))}"
         )
-        for delta, label in ((None, "otherwise"), (DELTA, f"with delta {DELTA:g}")):
+        for delta, label in ((None, ""), (DELTA, f"with delta {DELTA:g} ")):
             others = [
                 f"{format_error(error.two_way)} at epsilon {error.epsilon:g}"
                 for error in self.errors
@@ -186,7 +188,7 @@ class SyntheticForecast:
                 and error is not best
             ]
             if others:
-                text += f"; {label} {', '.join(others)}"
+                text += f"; {label}{', '.join(others)}"
         return text
 
     def _describe_remedies(self, remedies: Remedies) -> str:
@@ -195,17 +197,17 @@ class SyntheticForecast:
         if remedies.epsilon is not None:
             alternatives.append(f"epsilon {remedies.epsilon:g}")
         if remedies.n_columns is not None:
-            alternatives.append(f"{remedies.n_columns} columns, those with the fewest values")
+            alternatives.append(f"{remedies.n_columns} columns (those with the fewest values)")
         if remedies.n_values is not None:
             alternatives.append(f"at most {remedies.n_values} values a column")
-        found = (
+        remedy_text = (
             f"{', or '.join(alternatives)} would do"
             if alternatives
             else "neither more epsilon nor fewer or coarser columns alone would do"
         )
         return (
             f"epsilon {CHOICE_EPSILON:g} is too small for these rows and columns, if more than"
-            f" {limit} of the rows in wrong cells is too much: {found}. Exact columns without"
+            f" {limit} of the rows in wrong cells is too much: {remedy_text}. Exact columns without"
             f" dependence would have {format_error(self.independent)}"
         )
 

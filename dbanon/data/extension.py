@@ -117,9 +117,9 @@ class Extension:
         ``JobRunner``, for jobs that belong to a chain (``Job.chain``). ``private`` is a
         ``PrivateRunner``, for differentially private releases. ``private_procedure`` is the
         function that SQL procedures call for the latter. ``private_forecast`` is the
-        ``ForecastFunction`` by which advice forecasts their error. ``sample_risk`` is a ``RiskRunner``, for
-        the SQL function that measures a sample (the classes are in ``dbanon.run.job_runner``). Only
-        extensions of dbanon have any.
+        ``ForecastFunction`` (``dbanon.advice.synthetic_rows``) by which advice forecasts their
+        error. ``sample_risk`` is a ``RiskRunner``, for the SQL function that measures a sample (the
+        other classes are in ``dbanon.run.job_runner``). Only extensions of dbanon have any.
     evaluations : by the option of ``Policy`` that requests it, the location of a function that
         evaluates a release in the run that makes it: ``evaluate(microdata, planned, release,
         tick)`` returns JSON values. ``planned`` is the run's plan, and ``tick`` is called with the

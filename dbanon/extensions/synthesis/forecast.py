@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,7 +77,7 @@ _FIT_FACTOR = 0.85
 _LOST_IN_MODEL, _LOST_IN_TREE = 0.75, 0.63
 # The part of a column's range in which most of its rows are, for sums of ranks.
 _OCCUPIED_RANGE = 0.73
-# What is lost within groups of consecutive ranks, relative to their share of the rows.
+# The loss within groups of consecutive ranks, relative to their share of the rows.
 _GROUP_FACTOR = 0.31
 # Noise on a cell of numbers, relative to the counts between quantiles.
 _QUANTILES_FACTOR = 1.0
@@ -230,14 +230,14 @@ def _forecast_pure(tables: CellTables, epsilon: float) -> Iterator[ErrorForecast
     for margins in (RANKS, QUANTILES):
         options = {} if margins == RANKS else {"margins": margins}
         empty = ErrorForecast(DP_RANKS, options, epsilon, None)
-        yield _forecast(empty, lambda margins=margins: _forecast_ranks(tables, epsilon, margins))
+        yield _forecast(empty, partial(_forecast_ranks, tables, epsilon, margins))
     empty = ErrorForecast(DP_MARGINALS, {}, epsilon, None)
-    yield _forecast(empty, lambda: _forecast_marginals(tables, Cost(epsilon)))
+    yield _forecast(empty, partial(_forecast_marginals, tables, Cost(epsilon)))
 
 
 def _forecast_with_delta(tables: CellTables, epsilon: float) -> ErrorForecast:
     empty = ErrorForecast(DP_MARGINALS, {"accounting": CONCENTRATED}, epsilon, DELTA)
-    return _forecast(empty, lambda: _forecast_marginals(tables, Cost(epsilon, DELTA)))
+    return _forecast(empty, partial(_forecast_marginals, tables, Cost(epsilon, DELTA)))
 
 
 def _forecast(empty: ErrorForecast, compute: Callable[[], tuple[float, float]]) -> ErrorForecast:
@@ -295,7 +295,7 @@ def _estimate_histogram_noise(
     level_magnitude = magnitude * accounting.count_scale(1 / depth) / accounting.count_scale(1.0)
     # With few rows, all levels count the same ranges, so that their noise averages out.
     equal_levels = math.exp(-n / level_magnitude / _ROWS_TO_DIVIDE)
-    return _HISTOGRAM_FACTOR * level_magnitude * depth ** (-equal_levels / 2)
+    return _HISTOGRAM_FACTOR * level_magnitude * math.pow(depth, -equal_levels / 2)
 
 
 def _choose_pairs(
@@ -421,11 +421,11 @@ def _square_counted_error(
     row_parts = margins[0] / np.bincount(rows, margins[0])[rows].clip(1e-12)
     col_parts = margins[1] / np.bincount(cols, margins[1])[cols].clip(1e-12)
     spread = bins[rows[:, None], cols[None, :]] * row_parts[:, None] * col_parts
-    lost = float(np.abs(spread - cell_shares).sum()) / 2
+    bin_error = float(np.abs(spread - cell_shares).sum()) / 2
     # Several counts in a cell have more noise together.
     counts_per_cell = max(n_bins[0] / bins.shape[0], 1.0) * max(n_bins[1] / bins.shape[1], 1.0)
     noise = _noise_error(_FIT_FACTOR * magnitude * math.sqrt(counts_per_cell), n, bins)
-    return lost**2 + noise**2
+    return bin_error**2 + noise**2
 
 
 def _assign_cells(column: CellColumn, n_bins: int) -> Ints:
