@@ -217,12 +217,9 @@ def encode_cells(microdata: Microdata, profile: Profile) -> tuple[int, list[Cell
 
     Units are rows, or persons if rows have an entity. Of each person, one row counts.
     """
-    units = microdata.person_units
-    rows = (
-        np.arange(microdata.n_records)
-        if units is None
-        else np.flatnonzero(first_record_mask(units))
-    )
+    rows = np.arange(microdata.n_records)
+    if microdata.entities is not None:
+        rows = np.flatnonzero(first_record_mask(microdata.entities.astype(np.int64)))
     n = len(rows)
     if n > _SAMPLE_ROWS:
         rows = np.random.default_rng(_SEED).choice(rows, _SAMPLE_ROWS, replace=False)

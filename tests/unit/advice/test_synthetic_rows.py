@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dbanon.advice.profile import ColumnProfile, Profile
 from dbanon.advice.synthetic_rows import (
     MAX_CELLS,
     N_CELLS,
@@ -12,8 +13,11 @@ from dbanon.advice.synthetic_rows import (
     SyntheticForecast,
     build_listed_column,
     build_number_column,
+    encode_cells,
     format_error,
 )
+from dbanon.data.microdata import Microdata
+from dbanon.data.schema import Attribute, Kind
 
 
 def test_numbers_are_in_cells_of_about_equally_many_rows() -> None:
@@ -41,6 +45,38 @@ def test_listed_values_are_ordered_by_rows_and_rare_ones_share_a_cell() -> None:
     long = build_listed_column(np.arange(500), 500)
     assert int(long.codes.max()) == MAX_CELLS - 1
     assert len(long.shares) == 500
+
+
+def test_a_person_is_one_unit_and_null_is_a_cell_of_its_own() -> None:
+    attributes = (
+        Attribute("age", Kind.INTEGER),
+        Attribute("income", Kind.FLOAT),
+        Attribute("job", Kind.CATEGORY),
+    )
+    entities = np.array([0, 0, 1, 2, 2, 3], np.int32)
+    valid = np.ones((6, 3), np.bool_)
+    # The first row of person 2 has no age and no job, the second has both.
+    valid[3, 0] = valid[3, 2] = False
+    microdata = Microdata(
+        attributes=attributes,
+        keys=np.arange(6, dtype=np.int64).reshape(-1, 1),
+        numbers=np.array([[30, 1.5], [31, 1.5], [40, 2.5], [0, 3.5], [50, 3.5], [60, 4.5]]),
+        codes=np.array([[0], [1], [0], [-1], [1], [1]], np.int32),
+        categories=(("baker", "nurse"),),
+        valid=valid,
+        entities=entities,
+    )
+    profile = Profile(6, tuple(ColumnProfile(a, 6, 5) for a in attributes))
+    n, columns = encode_cells(microdata, profile)
+    assert n == 4
+    assert [column.codes.tolist() for column in columns] == [
+        [1, 2, 0, 3],
+        [0, 1, 2, 3],
+        [0, 0, 1, 2],
+    ]
+    # Floating-point numbers have no list of values.
+    assert [column.n_values for column in columns] == [5, 0, 5]
+    assert [column.is_listed for column in columns] == [False, False, True]
 
 
 def test_errors_are_told_in_percent_with_two_digits() -> None:
