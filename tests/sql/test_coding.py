@@ -82,7 +82,7 @@ def test_groups(run_sql: Run) -> None:
     [
         ({"top": {"age": "90"}}, "top must be numbers, or percentiles such as p99.5, by column"),
         ({"recode": {"age": [30, 18]}}, "do not ascend"),
-        ({"bottom": {"id": 5}}, "is not a quasi-identifier"),
+        ({"bottom": {"id": 5}}, "neither a quasi-identifier nor copied"),
         ({"recode": {"age": {"young": [1]}}}, '"age" of type text is not a number'),
         ({"recode": {"age": {"young": []}}}, "A group has no value"),
     ],
