@@ -33,7 +33,7 @@ from dbanon.extensions.synthesis.forecast import forecast_synthetic_rows
 from tests.reference.data import data_directory
 
 DRAWS = 2
-# A choice is counted as right if it is so much worse than the best at most.
+# A choice is near the best one if its error is so much larger at most.
 TOLERANCE = 1.05
 TITLE = f"""# Forecast errors of synthetic rows
 
@@ -116,6 +116,7 @@ def run(quick: bool = False) -> str:
         f"{TITLE}\n## All forecasts\n\n{_summarize(ratios)}\n\n"
         + table(header, rows)
         + f"\n## Choices at epsilon = {CHOICE_EPSILON:g}, without delta\n\n"
+        + f"{summarize_choices(choices)}\n\n"
         + table(["table", "chosen", "its error", "best", "its error"], choices)
     )
 
@@ -278,6 +279,23 @@ def _summarize(ratios: dict[bool, list[float]]) -> str:
                 f" {RANGE_FACTOR:g}, {shares[3]:.0%} within 2."
             )
     return "\n".join(texts)
+
+
+def summarize_choices(choices: Sequence[Sequence[object]]) -> str:
+    """Say how many choices have the least error, and how much larger those of others are.
+
+    Parameters
+    ----------
+    choices : the rows of the table of choices.
+    """
+    errors = [(float(str(row[2])), float(str(row[4]))) for row in choices if row[2] != "-"]
+    factors = [chosen / least for chosen, least in errors]
+    n_best = sum(factor == 1 for factor in factors)
+    n_near = sum(1 < factor <= TOLERANCE for factor in factors)
+    return (
+        f"Of {len(factors)} choices, {n_best} have the least error, and {n_near} at most"
+        f" {TOLERANCE:g} times it; the worst has {max(factors):.2f} times it."
+    )
 
 
 if __name__ == "__main__":
