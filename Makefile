@@ -22,7 +22,7 @@ CORE := $(shell find dbanon/kernels -name "*.[ch]pp" -o -name CMakeLists.txt -o 
 # The parts of `make lint`, each on its own: they take turns with the tests of `make check`.
 LINTS := ruff-check ruff-format mypy basedpyright lint-imports wording
 .PHONY: quick test-postgres $(LINTS)
-.PHONY: help setup demo check test test-oldest campaign schedules faults chains sanitize bench picture site lint clean FORCE
+.PHONY: help setup demo check test test-oldest campaign audit schedules faults chains sanitize bench picture site lint clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -51,6 +51,10 @@ test: setup ## all tests; as root on Debian a missing PostgreSQL or MariaDB serv
 
 campaign: setup ## all tests, with each case on each database and all examples
 	CAMPAIGN=full $(MAKE) --no-print-directory test
+
+audit: setup ## what draws of synthetic rows tell of one row: 1,500 pairs of neighbouring tables
+	CAMPAIGN=full $(VENV)/bin/pytest -n $(WORKERS) tests/unit/synthesis/test_audits.py \
+	  tests/unit/synthesis/test_dp_marginals.py tests/unit/synthesis/test_histogram.py $(PYTEST_ARGS)
 
 # The oldest versions that pyproject.toml takes, under the core that is built already. The others are
 # those of `make setup`: pip takes the newest. Servers and browsers are not asked again, and what old

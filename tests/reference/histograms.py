@@ -52,6 +52,45 @@ def nearest_shares(estimates: Floats, variances: Floats, total: float) -> Floats
     return np.maximum(estimates - high * variances, 0)
 
 
+def monotone_cubic(edges: Floats, below: Floats, position: float) -> float:
+    """The share of the rows below a position, by the cubic of Fritsch and Butland.
+
+    Parameters
+    ----------
+    below : the share of the rows below each edge, float64 (m + 1,).
+    """
+    m = len(edges) - 1
+    widths = [edges[i + 1] - edges[i] for i in range(m)]
+    densities = [(below[i + 1] - below[i]) / widths[i] for i in range(m)]
+    slopes = [densities[0]]
+    for i in range(1, m):
+        left, right = densities[i - 1], densities[i]
+        if left == 0 or right == 0:
+            slopes.append(0.0)
+        else:
+            first, second = 2 * widths[i] + widths[i - 1], widths[i] + 2 * widths[i - 1]
+            slopes.append((first + second) / (first / left + second / right))
+    slopes.append(densities[-1])
+    i = min(int(np.searchsorted(edges, position, side="right")) - 1, m - 1)
+    # The polynomial with these values and slopes at both ends.
+    x, h = position - edges[i], widths[i]
+    rise = below[i + 1] - below[i] - slopes[i] * h
+    bend = (slopes[i + 1] - slopes[i]) * h
+    t = x / h
+    return float(below[i] + slopes[i] * x + (3 * rise - bend) * t**2 + (bend - 2 * rise) * t**3)
+
+
+def james_stein(estimates: Floats, variances: Floats, widths: Floats) -> Floats:
+    """The parts of one range, moved towards an even density of the same sum."""
+    k = len(estimates)
+    if k <= 3:
+        return estimates
+    even = [sum(estimates) * width / sum(widths) for width in widths]
+    apart = sum((estimate - e) ** 2 for estimate, e in zip(estimates, even, strict=True))
+    signal_share = max(0.0, 1 - (k - 3) * sum(variances) / k / apart)
+    return np.array([e + signal_share * (x - e) for x, e in zip(estimates, even, strict=True)])
+
+
 def equal_bins(
     column: Ints, grid: int, n_bins: int, noise: Floats, rng: np.random.Generator
 ) -> Floats:

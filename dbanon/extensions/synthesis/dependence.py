@@ -224,9 +224,11 @@ def draw_bins(
     return list(zip(codes, offsets, strict=True))
 
 
-def spread_rows_evenly(codes: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Spread the rows of each bin evenly over 0 to 1, in random order, float64 (n,)."""
-    offsets = rng.random(len(codes))
+def spread_rows_evenly(
+    codes: NDArray[np.int64], offsets: NDArray[np.float64], rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Spread the rows of each bin evenly over 0 to 1, in the order of ``offsets``, float64 (n,)."""
+    offsets = offsets.copy()
     for bin_ in range(int(codes.max(initial=-1)) + 1):
         rows = np.flatnonzero(codes == bin_)
         offsets[rows] = _spread_evenly(offsets[rows], rng)

@@ -1,18 +1,20 @@
 """Fit a graphical model to noisy counts, weighted by their noise and close to independence.
 
-Given counts y with noise of variance v, and shares q of independent columns, find shares p of all
-cells that minimize
+First, all tables get the same counts of each column, the least squares estimate of all noisy counts
+(``reconcile_tables``). Given these counts y with noise of variance v, and shares q of independent
+columns, find shares p of all cells that minimize
 
-    w n KL(p | q) + sum (n p - y)^2 / 2v
+    n KL(p | q) + sum (n p - y)^2 / 2wv
 
 The problem is convex. Its dual has a log-potential t for each count, which are the potentials of a
 graphical model with base q:
 
     n log Z(t) - sum t y + sum w v t^2 / 2
 
-With large noise, potentials stay near 0 and columns as independent as the counts allow, so few rows
-appear in empty cells. With small noise, the model matches the counts. w = 0 gives the estimate of
-McKenna et al., which reproduces the noise.
+Each table has a weight w of its own (``estimate_weights``): a table that noise could explain is
+hardly followed, so that its columns stay as independent as the other tables allow, and few rows
+appear in empty cells. The model matches a table whose counts are far from independence. w = 0 gives
+the estimate of McKenna et al., which reproduces the noise.
 
 Source: R. McKenna, D. Sheldon and G. Miklau, "Graphical-model based estimation and inference for
 differential privacy", ICML 2019.
@@ -34,9 +36,13 @@ from dbanon.extensions.synthesis.junction import (
     broadcast,
     marginalize,
 )
+from dbanon.extensions.synthesis.margins import project_to_simplex
 
-# Weight of independence, per row. On Adult, .005 to .1 perform alike.
-_INDEPENDENCE_WEIGHT = 0.02
+# Weight of independence: for tables of one column; for those of two, relative to the estimate, and
+# its limits.
+_COLUMN_WEIGHT = 0.001
+_PAIR_WEIGHT = 0.5
+_MIN_WEIGHT, _MAX_WEIGHT = 0.002, 0.5
 # Number of past steps that approximate the curvature.
 _MEMORY = 12
 # A step must decrease the value by at least this share of what the slope predicts; otherwise it is
@@ -62,13 +68,82 @@ class NoisyTable:
     variance: float
 
 
+def reconcile_tables(tables: Sequence[NoisyTable], n: int) -> list[NoisyTable]:
+    """Give each column the same counts in all tables: the least squares estimate of all of them.
+
+    The counts of a column are those of its own table and the sums of its tables with others, whose
+    variances add up; each is weighted inversely to its variance. Tables of two columns are then
+    moved to these counts, each cell of a row or column by the same number. For noise of equal
+    variance in each table, this minimizes the squared distance from all noisy counts, each divided
+    by its variance, except that no count of a column is below 0.
+
+    Parameters
+    ----------
+    tables : one table of each column, in order, whose counts sum to ``n``; and tables of two.
+    n : the known number of all rows.
+    """
+    one_way = [table for table in tables if len(table.columns) == 1]
+    weights = np.array([1 / table.variance for table in one_way])
+    sums = [table.counts / table.variance for table in one_way]
+    for table in tables[len(one_way) :]:
+        for axis, j in enumerate(table.columns):
+            variance = table.variance * table.counts.shape[1 - axis]
+            counts = table.counts.sum(axis=1 - axis)
+            weights[j] += 1 / variance
+            # The sum of all counts is known, too.
+            sums[j] = sums[j] + (counts + (n - counts.sum()) / counts.size) / variance
+    column_counts = [
+        project_to_simplex(total / weight, 1.0 * n)
+        for total, weight in zip(sums, weights, strict=True)
+    ]
+    reconciled = [
+        NoisyTable(table.columns, counts, 1 / weight)
+        for table, counts, weight in zip(one_way, column_counts, weights, strict=True)
+    ]
+    for table in tables[len(one_way) :]:
+        a, b = table.columns
+        n_a, n_b = table.counts.shape
+        moved = (
+            table.counts
+            + (column_counts[a] - table.counts.sum(axis=1))[:, None] / n_b
+            + (column_counts[b] - table.counts.sum(axis=0)) / n_a
+            - (n - table.counts.sum()) / (n_a * n_b)
+        )
+        reconciled.append(NoisyTable(table.columns, moved, table.variance))
+    return reconciled
+
+
+def estimate_weights(tables: Sequence[NoisyTable], n: int) -> list[float]:
+    """Estimate the weight of independence for each table: w in the module's docstring.
+
+    With t of mean square s^2 and counts m if columns were independent, the best w is 1 / (m s^2).
+    Noisy counts are about m + m t and noise, so the excess of their squared distance from m over
+    the noise is about the sum of m^2 s^2.
+
+    Parameters
+    ----------
+    tables : reconciled tables, see ``reconcile_tables``.
+    """
+    column_counts = [table.counts for table in tables if len(table.columns) == 1]
+    weights = [_COLUMN_WEIGHT] * len(column_counts)
+    for table in tables[len(column_counts) :]:
+        a, b = table.columns
+        n_a, n_b = table.counts.shape
+        expected = np.outer(column_counts[a], column_counts[b]) / n
+        # The noise on the sums of rows and columns is not that of this table.
+        noise = table.variance * (n_a - 1) * (n_b - 1)
+        excess = max(float(np.square(table.counts - expected).sum()) - noise, 1e-9)
+        weights.append(min(max(_PAIR_WEIGHT * n / excess, _MIN_WEIGHT), _MAX_WEIGHT))
+    return weights
+
+
 class ModelFit:
     """The convex problem for a set of tables, in terms of potentials scaled to similar magnitude.
 
     Parameters
     ----------
     tree : a junction tree that has, for each table, a clique with all of its columns.
-    tables : the noisy counts.
+    tables : the noisy counts, reconciled.
     log_bin_shares : for each column, the logarithms of the shares of its bins.
     n : number of rows.
     """
@@ -85,8 +160,12 @@ class ModelFit:
         self._offsets = np.cumsum([0, *(table.counts.size for table in tables)])
         self._counts = np.concatenate([table.counts.reshape(-1) for table in tables])
         # The factors w v of the dual, see the module's docstring.
-        self._penalties = _INDEPENDENCE_WEIGHT * np.repeat(
-            [table.variance for table in tables], np.diff(self._offsets)
+        self._penalties = np.repeat(
+            [
+                weight * table.variance
+                for weight, table in zip(estimate_weights(tables, n), tables, strict=True)
+            ],
+            np.diff(self._offsets),
         )
         # The second derivative by a potential is about the count of its cell plus its penalty.
         # Scaling by its root makes the curvature similar in all directions.

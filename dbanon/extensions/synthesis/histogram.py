@@ -8,8 +8,9 @@ level divides depends on the noisy counts of the level before only. Each level i
 noise for a table of counts, whatever the ranges are.
 
 The counts of all levels are then reconciled: each range gets the weighted least squares estimate
-from its own count and those of its parts, and the parts share it, none with less than 0 rows. The
-number of rows is public.
+from its own count and those of its parts. The parts of a range are moved towards an even density,
+as far as noise may explain that they are not even, and share the rows of the range, none with less
+than 0 rows. The number of rows is public.
 
 Sources: M. Hay, V. Rastogi, G. Miklau and D. Suciu, "Boosting the accuracy of differentially
 private histograms through consistency", VLDB 2010, whose two passes these are, for a tree whose
@@ -32,13 +33,16 @@ from dbanon.extensions.synthesis.noise import Noise
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-# Ranges of the first level: at most this many, and at least ``_MIN_CELLS``.
-_MAX_CELLS, _MIN_CELLS = 32, 4
-# The most levels; and the fewest rows for more than one, in standard deviations of the noise.
-_MAX_DEPTH, _MIN_ROWS_TO_NOISE = 3, 10
-# The rows for each part of a range, in standard deviations of the noise: fewer if there are few
-# rows, up to a twelfth of all.
-_MIN_PART, _MAX_PART, _PARTS = 4.0, 8.0, 12
+# Ranges of the first level: at least ``_MIN_CELLS``, and up to ``_CELLS`` if there are few rows or
+# ``_MAX_CELLS`` if there are many, one for each ``_ROWS_PER_CELL`` of them. These rows are in
+# standard deviations of the noise that one level with all of the amount would have.
+_MIN_CELLS, _CELLS, _MAX_CELLS, _ROWS_PER_CELL = 4, 16, 32, 32
+# The most levels, and the fewest rows for each number of levels from two, in standard deviations of
+# the noise of the first level.
+_MIN_ROWS_TO_NOISE = (10, 10, 30)
+# The rows for each part of a range, in standard deviations of the noise on a part: fewer if there
+# are few rows, up to a ``_PARTS``-th of all.
+_MIN_PART, _MAX_PART, _PARTS = 6.0, 14.0, 16
 # A level divides ranges into about this many parts at most, in proportion to which time grows.
 _MAX_PARTS = 2048
 # A run of ranges whose rows are below so many standard deviations counts as empty.
@@ -52,37 +56,65 @@ class HistogramShares:
     Parameters
     ----------
     n_cells : number of ranges of the first level; fewer if the column has fewer values.
-    depth : number of levels.
-    scale : noise scale of the counts of each level.
-    rows_per_part : number of noisy rows for each part that a range is divided into.
+    scales : noise scale of the counts of each level.
+    rows_per_part : by level from the second, the number of noisy rows for each part that a range of
+        the level before is divided into.
     """
 
     n_cells: int
-    depth: int
-    scale: float
-    rows_per_part: int
+    scales: tuple[float, ...]
+    rows_per_part: tuple[int, ...]
+
+    @property
+    def depth(self) -> int:
+        """The number of levels."""
+        return len(self.scales)
 
     def price(self, accounting: Accounting, noise: Noise) -> float:
         """The price for one column: a table of counts per level."""
-        return self.depth * accounting.count_price(noise, self.scale)
+        return sum(accounting.count_price(noise, scale) for scale in self.scales)
 
 
 def divide_histogram(n: int, accounting: Accounting, amount: float) -> HistogramShares:
     """Choose the levels of the histogram of n rows for an amount of epsilon or rho."""
-    depth = _MAX_DEPTH
-    while depth > 1 and _rows_to_noise(n, accounting, amount / depth) < _MIN_ROWS_TO_NOISE:
+    depth = 1 + len(_MIN_ROWS_TO_NOISE)
+    while (
+        depth > 1
+        and count_rows_to_noise(n, accounting, amount * _divide_over_levels(depth, accounting)[0])
+        < _MIN_ROWS_TO_NOISE[depth - 2]
+    ):
         depth -= 1
-    rows_to_noise = _rows_to_noise(n, accounting, amount / depth)
-    part = min(max(rows_to_noise / _PARTS, _MIN_PART), _MAX_PART)
+    amounts = [amount * share for share in _divide_over_levels(depth, accounting)]
+    rows_to_noise = count_rows_to_noise(n, accounting, amount)
+    part = min(max(count_rows_to_noise(n, accounting, amounts[-1]) / _PARTS, _MIN_PART), _MAX_PART)
+    n_cells = min(max(math.floor(rows_to_noise / _ROWS_PER_CELL), _CELLS), _MAX_CELLS)
     return HistogramShares(
-        n_cells=min(max(math.floor(rows_to_noise), _MIN_CELLS), _MAX_CELLS),
-        depth=depth,
-        scale=accounting.count_scale(amount / depth),
-        rows_per_part=math.ceil(max(part * n / rows_to_noise, n / _MAX_PARTS)),
+        n_cells=max(
+            min(math.floor(count_rows_to_noise(n, accounting, amounts[0])), n_cells), _MIN_CELLS
+        ),
+        scales=tuple(map(accounting.count_scale, amounts)),
+        rows_per_part=tuple(
+            math.ceil(
+                max(part * n / count_rows_to_noise(n, accounting, level_amount), n / _MAX_PARTS)
+            )
+            for level_amount in amounts[1:]
+        ),
     )
 
 
-def _rows_to_noise(n: int, accounting: Accounting, amount: float) -> float:
+def _divide_over_levels(depth: int, accounting: Accounting) -> list[float]:
+    """Return the share of the amount for each level, more than for the one before.
+
+    That is as many times more as half of an amount increases the standard deviation of the noise: 2
+    times with Laplace noise, and its square root with Gaussian noise.
+    """
+    variances = [accounting.variance(accounting.count_scale(amount)) for amount in (0.5, 1.0)]
+    growth = math.sqrt(variances[0] / variances[1])
+    weights = [growth**level for level in range(depth)]
+    return [weight / sum(weights) for weight in weights]
+
+
+def count_rows_to_noise(n: int, accounting: Accounting, amount: float) -> float:
     """Return n in standard deviations of the noise on counts that cost ``amount``."""
     return n / math.sqrt(accounting.variance(accounting.count_scale(amount)))
 
@@ -163,22 +195,29 @@ def measure_histogram(
     sorted_positions = np.sort(positions)
     edges = np.array([0, n_positions], np.int64)
     n_parts = np.array([min(shares.n_cells, n_positions)], np.int64)
-    variance = accounting.variance(shares.scale)
     levels: list[HistogramLevel] = []
-    for _ in range(shares.depth):
+    widths: list[Ints] = []
+    for level, scale in enumerate(shares.scales):
         edges = divide_ranges(edges, n_parts)
+        widths.append(np.diff(edges))
         counts = np.diff(np.searchsorted(sorted_positions, edges)).astype(np.int64)
-        noisy = accounting.add_noise(noise, counts, shares.scale)
+        noisy = accounting.add_noise(noise, counts, scale)
+        variance = accounting.variance(scale)
         levels.append(HistogramLevel(n_parts, noisy.astype(np.float64), variance))
-        n_parts = np.clip(noisy // shares.rows_per_part, 1, np.diff(edges))
+        if level + 1 < shares.depth:
+            n_parts = np.clip(noisy // shares.rows_per_part[level], 1, np.diff(edges))
     estimates, variances = combine_upwards(levels)
+    estimates = [
+        shrink_to_even(estimates[i], variances[i], ranges.first_parts, widths[i].astype(np.float64))
+        for i, ranges in enumerate(levels)
+    ]
     return Histogram(
         edges=edges,
         rows=share_downwards(levels, estimates, variances, 1.0 * len(positions)),
         parents=np.repeat(np.arange(len(levels[-1].n_parts)), levels[-1].n_parts),
         # The number of all rows is known.
         parent_variances=variances[-2] if len(levels) > 1 else np.zeros(1),
-        part_variance=variance,
+        part_variance=levels[-1].variance,
     )
 
 
@@ -214,6 +253,36 @@ def combine_upwards(levels: Sequence[HistogramLevel]) -> tuple[list[Floats], lis
         estimates[i] = weights * estimates[i] + (1 - weights) * sums
         variances[i] = weights * levels[i].variance
     return estimates, variances
+
+
+def shrink_to_even(
+    estimates: Floats, variances: Floats, first_parts: Ints, widths: Floats
+) -> Floats:
+    """Move the parts of each range towards an even density, as far as noise may explain theirs.
+
+    The sum of the parts stays. The fewer standard deviations they are from an even density, the
+    more they move: to it, if that is what noise alone would make.
+
+    Parameters
+    ----------
+    estimates, variances, widths : of all parts, float64 (m,).
+    first_parts : the index of the first part of each range, int64.
+
+    Source: W. James and C. Stein, "Estimation with quadratic loss", 1961.
+    """
+    n_parts = np.diff(np.append(first_parts, len(estimates)))
+
+    def repeat_sums(values: Floats) -> Floats:
+        return np.repeat(np.add.reduceat(values, first_parts), n_parts)
+
+    even = repeat_sums(estimates) * widths / repeat_sums(widths)
+    apart = repeat_sums(np.square(estimates - even))
+    # The sum of the parts is given, which is one degree of freedom less.
+    noise = repeat_sums(variances) * (1 - 3 / np.repeat(n_parts, n_parts)).clip(0.0)
+    signal_share = 1 - np.divide(noise, apart, out=np.ones_like(apart), where=apart > noise)
+    return np.where(
+        np.repeat(n_parts, n_parts) > 3, even + signal_share * (estimates - even), estimates
+    )
 
 
 def find_occupied(estimates: Floats, variances: Floats) -> NDArray[np.bool_]:
@@ -275,6 +344,45 @@ def share_rows(estimates: Floats, variances: Floats, total: float) -> Floats:
     excess = excesses[np.flatnonzero(ratios[order] >= excesses)[-1]]
     rows: Floats = (estimates - excess * variances).clip(0.0)
     return rows
+
+
+def divide_smoothly(edges: Floats, shares: Floats, n_parts: int) -> tuple[Floats, Floats]:
+    """Divide ranges into equal parts, whose shares of the rows follow a smooth density.
+
+    The shares of whole ranges stay. Between edges, the share of the rows below a position is a
+    cubic polynomial, whose slope at an edge is between the densities of the two ranges there.
+
+    Parameters
+    ----------
+    edges : float64 (m + 1,), ascending.
+    shares : share of the rows in each range, float64 (m,).
+    n_parts : number of parts of each range.
+
+    Returns
+    -------
+    edges, shares : of all parts, float64 (m * n_parts + 1,) and (m * n_parts,).
+
+    Source: F. N. Fritsch and J. Butland, "A method for constructing local monotone piecewise cubic
+    interpolants", SIAM J. Sci. Stat. Comput. 5 (1984).
+    """
+    widths = np.diff(edges)
+    densities = shares / widths
+    before, after = densities[:-1], densities[1:]
+    # A weighted harmonic mean: 0 next to a range without rows.
+    weights = (1 + widths[1:] / (widths[:-1] + widths[1:])) / 3
+    means = weights * after + (1 - weights) * before
+    inner_slopes = np.divide(before * after, means, out=np.zeros_like(means), where=means > 0)
+    slopes = np.concatenate([densities[:1], inner_slopes, densities[-1:]])
+    t = np.arange(n_parts + 1) / n_parts
+    # By range and position in it, in shares of the rows: a Hermite polynomial.
+    below = (
+        np.outer(shares, t**2 * (3 - 2 * t))
+        + np.outer(widths * slopes[:-1], t * (1 - t) ** 2)
+        - np.outer(widths * slopes[1:], t**2 * (1 - t))
+    )
+    part_shares = np.diff(below, axis=1).clip(0.0).reshape(-1)
+    part_edges = (edges[:-1, None] + np.outer(widths, t[:-1])).reshape(-1)
+    return np.append(part_edges, edges[-1]), part_shares
 
 
 @dataclass(frozen=True, eq=False)

@@ -195,55 +195,74 @@ class JunctionTree:
         return np.moveaxis(belief, clique.index(a), 0)
 
     def draw_rows(
-        self, beliefs: Sequence[Floats], n: int, rng: np.random.Generator
-    ) -> NDArray[np.int64]:
-        """Draw the bins of n rows, int64 (p, n), in proportion to the beliefs, up to rounding."""
-        codes = np.zeros((len(self.n_bins), n), np.int64)
-        self._draw(codes, beliefs[0], self.cliques[0], (), rng)
-        for link in self.links:
-            self._draw(
-                codes, beliefs[link.clique], self.cliques[link.clique], link.shared_columns, rng
-            )
-        return codes
+        self, beliefs: Sequence[Floats], points: Floats
+    ) -> tuple[NDArray[np.int64], Floats]:
+        """Draw the bins of n rows, int64 (p, n), in proportion to the beliefs, up to rounding.
 
-    def _draw(
-        self,
-        codes: NDArray[np.int64],
-        belief: Floats,
-        clique: Clique,
-        shared_columns: Clique,
-        rng: np.random.Generator,
-    ) -> None:
-        """Draw the new columns of a clique, given those that it shares with its parent.
+        Also returns each row's offset in its bin, 0 to 1, float64 (p, n).
 
-        Writes the bins into ``codes``. Rows with the same bins in the shared columns are a group,
-        and each group draws from its own distribution over the cells of the new columns.
+        Parameters
+        ----------
+        points : a coordinate for each column and row, 0 to 1, float64 (p, n). Rows with a small one
+            get early bins. Rows with the same bins in the columns before it are a group, in whose
+            order the coordinates are taken.
         """
-        new_columns = tuple(j for j in clique if j not in shared_columns)
-        shape = [self.n_bins[j] for j in new_columns]
-        order = [clique.index(j) for j in (*shared_columns, *new_columns)]
-        # By group and cell.
-        weights = belief.transpose(order).reshape(count_cells(shared_columns, self.n_bins), -1)
-        # Without information about such rows, draw uniformly.
-        weights = np.where(weights.sum(axis=1, keepdims=True) > 0, weights, 1.0)
-        # Group g has the range from g to g + 1, so that one search finds the cells of all groups.
-        cumulative = np.cumsum(weights, axis=1)
-        cumulative = cumulative / cumulative[:, -1:] + np.arange(len(weights))[:, None]
-        group_of_row = np.zeros(codes.shape[1], np.int64)
-        for j in shared_columns:
-            group_of_row = group_of_row * self.n_bins[j] + codes[j]
-        # The rows of a group take consecutive positions in random order.
-        permutation = rng.permutation(len(group_of_row))
-        rows = permutation[np.argsort(group_of_row[permutation], kind="stable")]
-        group_sizes = np.bincount(group_of_row, minlength=len(weights))
-        ranks = np.arange(len(rows)) - np.repeat(np.cumsum(group_sizes) - group_sizes, group_sizes)
-        offsets = np.repeat(rng.random(len(weights)), group_sizes)
-        positions = (ranks + offsets) / np.repeat(group_sizes, group_sizes) + group_of_row[rows]
-        drawn_cells = np.searchsorted(cumulative.reshape(-1)[:-1], positions, side="right")
-        n_cells = weights.shape[1]
-        drawn_cells = np.clip(drawn_cells - group_of_row[rows] * n_cells, 0, n_cells - 1)
-        for j, column in zip(new_columns, np.unravel_index(drawn_cells, shape), strict=True):
-            codes[j, rows] = column
+        codes = np.zeros(points.shape, np.int64)
+        offsets = np.zeros(points.shape)
+        shared_columns: dict[int, Clique] = {0: ()}
+        shared_columns |= {link.clique: link.shared_columns for link in self.links}
+        for i, known_columns in shared_columns.items():
+            for column in self.cliques[i]:
+                if column in known_columns:
+                    continue
+                known_columns = tuple(sorted((*known_columns, column)))
+                table = marginalize(beliefs[i], self.cliques[i], known_columns)
+                weights = np.moveaxis(table, known_columns.index(column), -1)
+                groups = np.zeros(points.shape[1], np.int64)
+                for j in known_columns:
+                    if j != column:
+                        groups = groups * self.n_bins[j] + codes[j]
+                codes[column], offsets[column] = _draw_bins(
+                    weights.reshape(-1, self.n_bins[column]), groups, points[column]
+                )
+        return codes, offsets
+
+
+def _draw_bins(
+    weights: Floats, groups: NDArray[np.int64], coordinates: Floats
+) -> tuple[NDArray[np.int64], Floats]:
+    """Draw the bin of each row, int64 (n,), by the weights of its group; and the offset in it.
+
+    The number of rows of a group in a bin differs from the exact proportion by less than one.
+
+    Parameters
+    ----------
+    weights : float64 (groups, bins).
+    groups : the group of each row, int64 (n,).
+    coordinates : a number from 0 to 1 for each row, float64 (n,), in whose order a group's rows get
+        bins.
+    """
+    # Without information about such rows, draw uniformly.
+    weights = np.where(weights.sum(axis=1, keepdims=True) > 0, weights, 1.0)
+    # Group g has the range from g to g + 1, so that one search finds the bins of all groups.
+    upper = np.cumsum(weights, axis=1)
+    upper = upper / upper[:, -1:] + np.arange(len(weights))[:, None]
+    rows = np.lexsort((coordinates, groups))
+    group_of_row = groups[rows]
+    group_sizes = np.bincount(groups, minlength=len(weights))
+    ranks = np.arange(len(rows)) - np.repeat(np.cumsum(group_sizes) - group_sizes, group_sizes)
+    # The rows of a group take equidistant positions, which begin at a uniform one: for a group of
+    # one row, this is its coordinate.
+    starts = np.bincount(groups, coordinates, minlength=len(weights)) % 1.0
+    positions = (ranks + starts[group_of_row]) / group_sizes[group_of_row] + group_of_row
+    n_bins = weights.shape[1]
+    cells = np.searchsorted(upper.reshape(-1)[:-1], positions, side="right")
+    cells = np.clip(cells - group_of_row * n_bins, 0, n_bins - 1)
+    width = weights[group_of_row, cells] / weights[group_of_row].sum(axis=1)
+    bins, offsets = np.empty(len(rows), np.int64), np.empty(len(rows))
+    bins[rows] = cells
+    offsets[rows] = 1 - (upper[group_of_row, cells] - positions) / np.maximum(width, 1e-300)
+    return bins, offsets.clip(0.0, 1.0)
 
 
 def _marginalize_joint(table: Floats, columns: Clique, retained_columns: Clique) -> Floats:

@@ -10,7 +10,8 @@ rho) and the columns are public; everything else depends on the data only throug
    the model's, less the expected effect of noise. The pair's counts get noise, and the model is
    refitted to all noisy counts (``estimation``). Pairs that would grow the model beyond
    ``MAX_CELLS`` are skipped.
-4. n rows are drawn from the model (``junction``), and values of each bin by their noisy shares.
+4. n rows are drawn from the model (``junction``) by points that fill the space evenly (``sobol``),
+   and values of each bin by their noisy shares.
 
 A score is an integer, in fractions of a row: expected counts are rounded before the comparison, so
 one row moves it by at most two rows' worth of fractions. The price of all draws is computed before
@@ -37,11 +38,13 @@ from dbanon.errors import InvalidParameter, NoiseTooLarge, TooFewRecords, plural
 from dbanon.extensions.synthesis.accounting import ACCOUNTINGS, Accounting
 from dbanon.extensions.synthesis.dependence import count_two_way, spread_rows_evenly
 from dbanon.extensions.synthesis.domains import assign_bins
-from dbanon.extensions.synthesis.estimation import NoisyTable, fit_model
+from dbanon.extensions.synthesis.estimation import NoisyTable, fit_model, reconcile_tables
 from dbanon.extensions.synthesis.histogram import (
     HistogramMargin,
     HistogramShares,
+    count_rows_to_noise,
     divide_histogram,
+    divide_smoothly,
     measure_histogram,
 )
 from dbanon.extensions.synthesis.junction import (
@@ -61,6 +64,7 @@ from dbanon.extensions.synthesis.margins import (
 )
 from dbanon.extensions.synthesis.noise import Noise
 from dbanon.extensions.synthesis.shares import GRID
+from dbanon.extensions.synthesis.sobol import draw_even_points
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.synthesis import PURE
 
@@ -71,34 +75,39 @@ _MAX_MEAN_NOISE = 0.10
 # Limit on the model's cells, over all cliques, which bounds its time.
 MAX_CELLS = 200_000
 _MAX_BINS = 32
-# The share of the amount for margins. Here and in ``_ROUNDS_PER_COLUMN``, the key is True for the
-# accounting ``pure``, False for ``zcdp``. Both, and ``_CHOICE_SHARE``, are tuned on Adult.
-_MARGINS_SHARE = {True: 0.40, False: 0.25}
+# The share of the amount for margins. Here and below, the key is True for the accounting ``pure``,
+# False for ``zcdp``. These figures are tuned on Adult, MAGIC, Census and two generated tables.
+_MARGINS_SHARE = {True: 0.40, False: 0.45}
 # The number of values of a column whose noise determines its share; ranges of a numeric column are
 # adapted to the noise.
 _MAX_WEIGHTED_VALUES = 24
 # The values of a numeric column are counted, not their ranges, if there are at least so many rows
 # per value, relative to the noise. Levels of ranges cost more than one count with Laplace noise.
 _MIN_ROWS_PER_VALUE = {True: 6, False: 20}
+# A range of a histogram is divided into so many parts along a smooth density.
+_PARTS_PER_RANGE = 8
 # Of the amount of a round, the share for choosing its pair.
 _CHOICE_SHARE = 0.10
-# Gaussian noise on a table grows only with the square root of the number of rounds, so there are
-# more rounds.
-_ROUNDS_PER_COLUMN = {True: 4 / 3, False: 8 / 3}
+# The fewest and most rounds per column. Gaussian noise on a table grows only with the square root
+# of the number of rounds, so there are more if there are many rows: one per column for each
+# ``_ROWS_PER_ROUND``, in standard deviations of the noise that one count with all of the amount
+# would have.
+_ROUNDS_PER_COLUMN = {True: (4 / 3, 4 / 3), False: (4 / 3, 8 / 3)}
+_ROWS_PER_ROUND = 2000
 # A round is idle if its noisy counts are no farther from the model than this, relative to the noise
 # that they have. Later rounds then get twice the amount each. With Laplace noise, whose rounds are
 # few, this gains nothing.
 _IDLE_DISTANCE = {True: 0.0, False: 1.15}
 # Minimum rows per cell of a table, relative to its noise, if rows were spread evenly.
-_MIN_ROWS_TO_NOISE = 8
+_MIN_ROWS_TO_NOISE = 5
 # The share of a table's noise that is subtracted from its score; the fit removes the rest.
 _NOISE_PENALTY = 0.5
 # The number that one row counts as in a score, so that fractions of a row are integers.
 _UNITS_PER_ROW = 16
 # Maximum steps of the fit in each round, and of the final fit.
 _ROUND_STEPS, _FINAL_STEPS = 40, 300
-# Smallest share of a bin in the model, whose logarithm must be finite.
-_MIN_SHARE = 1e-6
+# Smallest share of a bin in the model, whose logarithm must be finite, and smallest variance.
+_MIN_SHARE, _MIN_VARIANCE = 1e-6, 1e-6
 
 
 @dataclass(frozen=True)
@@ -240,7 +249,10 @@ def divide_amount(
             " `epsilon`, or leave out columns.",
         )
     n_pairs = p * (p - 1) // 2
-    rounds = min(round(_ROUNDS_PER_COLUMN[is_pure] * p), n_pairs)
+    rows_to_noise = count_rows_to_noise(n, accounting, amount)
+    fewest, most = _ROUNDS_PER_COLUMN[is_pure]
+    rounds_per_column = min(max(rows_to_noise / _ROWS_PER_ROUND, fewest), most)
+    rounds = min(round(rounds_per_column * p), n_pairs)
     round_amount = amount * (1 - _MARGINS_SHARE[is_pure]) / max(rounds, 1)
     _, count_scale = scale_round(accounting, round_amount)
     # A table of two numeric columns has up to max_bins² cells.
@@ -323,15 +335,17 @@ def dp_marginals(
     margins = [_measure_margin(j, column, amount_shares, noise) for j, column in enumerate(columns)]
     codes = np.array([m.locate(column, rng)[0] for m, column in zip(margins, columns, strict=True)])
     column_tables = [_tabulate_bins(j, margin, amount_shares) for j, margin in enumerate(margins)]
-    drawn_codes = (
+    drawn_codes, drawn_offsets = (
         _PairSelection(codes, column_tables, amount_shares)
         .run(noise)
         .draw_rows(amount_shares.n, rng)
     )
     values = np.array(
         [
-            margin.to_values(column_codes, spread_rows_evenly(column_codes, rng))
-            for margin, column_codes in zip(margins, drawn_codes, strict=True)
+            margin.to_values(column_codes, spread_rows_evenly(column_codes, offsets, rng))
+            for margin, column_codes, offsets in zip(
+                margins, drawn_codes, drawn_offsets, strict=True
+            )
         ]
     )
     # The outermost ranges of whole numbers end half a number beyond the bounds.
@@ -384,14 +398,17 @@ def _measure_histogram_margin(
         # A range begins and ends in the middle between two values, which numbers are rounded to.
         edges = (edges - 0.5) * GRID / (n_positions - 1)
     bins = group_adjacent_values(shares, min(amount_shares.max_bins, len(shares)))
-    return HistogramMargin(n, edges, shares, bins, histogram.estimate_bin_variance(bins))
+    bin_variance = histogram.estimate_bin_variance(bins)
+    edges, shares = divide_smoothly(edges, shares, _PARTS_PER_RANGE)
+    return HistogramMargin(n, edges, shares, np.repeat(bins, _PARTS_PER_RANGE), bin_variance)
 
 
 def _tabulate_bins(j: int, margin: Margin, amount_shares: AmountShares) -> NoisyTable:
     """Tabulate one column's bins: sums of noisy counts. The variance is the mean over the bins."""
     bin_shares = margin.bin_shares
     if isinstance(margin, HistogramMargin):
-        variance = margin.bin_variance
+        # A bin that has all rows has no noise.
+        variance = margin.bin_variance or _MIN_VARIANCE
     else:
         # Variances of counts add up.
         count_variance = amount_shares.accounting.variance(amount_shares.leaf_scales[j])
@@ -418,10 +435,6 @@ class _PairSelection:
         self._codes, self._amount_shares = codes, amount_shares
         self._tables = list(column_tables)
         self._n_bins = [table.counts.size for table in column_tables]
-        self._log_bin_shares = [
-            np.log(np.maximum(table.counts / amount_shares.n, _MIN_SHARE))
-            for table in column_tables
-        ]
         self._pair_counts: dict[tuple[int, int], NDArray[np.int64]] = {}
         self._potentials: list[Floats] = []
         self._fit(_ROUND_STEPS)
@@ -466,19 +479,26 @@ class _PairSelection:
         distance = float(np.abs(pair_counts - shares.n * expected[pair]).sum())
         return distance < _IDLE_DISTANCE[shares.accounting_name == PURE] * magnitude * counts.size
 
-    def draw_rows(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Draw the bins of n rows, int64 (p, n)."""
-        return self._tree.draw_rows(self._beliefs, n, rng)
+    def draw_rows(self, n: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], Floats]:
+        """Draw the bins of n rows, int64 (p, n), and offsets in them, 0 to 1, float64 (p, n)."""
+        points = draw_even_points(self._amount_shares.p, n, rng)
+        return self._tree.draw_rows(self._beliefs, points)
 
     def _fit(self, max_steps: int) -> None:
         """Fit the model to all tables, starting from the potentials of the last fit."""
         cliques = find_maximal_cliques([table.columns for table in self._tables], self._n_bins)
         self._tree = JunctionTree(cliques, self._n_bins)
+        n = self._amount_shares.n
+        tables = reconcile_tables(self._tables, n)
+        log_bin_shares = [
+            np.log(np.maximum(table.counts / n, _MIN_SHARE))
+            for table in tables[: self._amount_shares.p]
+        ]
         self._beliefs, self._potentials = fit_model(
             self._tree,
-            self._tables,
-            self._log_bin_shares,
-            self._amount_shares.n,
+            tables,
+            log_bin_shares,
+            n,
             self._potentials,
             max_steps=max_steps,
         )

@@ -20,10 +20,14 @@ from dbanon.extensions.synthesis import forecast as forecasts
 from dbanon.extensions.synthesis import marginals
 from dbanon.extensions.synthesis.forecast import CellTables, forecast_synthetic_rows
 from dbanon.job.concentrated import Cost
+from dbanon.job.synthesis import DP_MARGINALS, DP_RANKS
 from tests.prerequisites import import_or_skip
 
-# Docs say that errors are mostly within a factor of 1.6; single draws may be farther.
-FACTOR = 2.0
+# Docs say that errors are mostly within a factor of 1.6; means of two draws may be farther, most of
+# all those of ``dp_ranks``, whose noise in a column of numbers differs much between draws.
+FACTORS = {DP_MARGINALS: 2.25, DP_RANKS: 4.0}
+# The largest error of the chosen method, relative to the least one.
+MAX_EXCESS = 1.75
 SHAPES = (
     Shape("categories and numbers", 4_000, (2, 3, 6), 2, (), 0.4, 41),
     Shape("numbers", 6_000, (), 3, (40,), 0.5, 42),
@@ -41,11 +45,12 @@ def test_measured_errors_are_near_the_forecast_and_the_choice_is_among_the_best(
         ratio = find_ratio(result)
         # Both refuse, or both have an error.
         assert (ratio is None) == (result.errors is None) == (result.forecast.refusal is not None)
-        assert ratio is None or 1 / FACTOR < ratio < FACTOR, (result, ratio)
+        factor = FACTORS[result.forecast.method]
+        assert ratio is None or 1 / factor < ratio < factor, (result, ratio)
     assert forecast.best is not None
     errors = find_choice_errors(measured)
     chosen = ", ".join([forecast.best.method, *forecast.best.options.values()])
-    assert errors[chosen] <= 1.3 * min(errors.values())
+    assert errors[chosen] <= MAX_EXCESS * min(errors.values())
 
 
 def _columns() -> list[CellColumn]:

@@ -15,14 +15,22 @@ from dbanon.extensions.synthesis.histogram import (
     combine_upwards,
     divide_histogram,
     divide_ranges,
+    divide_smoothly,
     measure_histogram,
     share_downwards,
     share_rows,
+    shrink_to_even,
 )
 from dbanon.extensions.synthesis.noise import OpenDpNoise
 from dbanon.extensions.synthesis.shares import GRID
 from tests.prerequisites import import_or_skip
-from tests.reference.histograms import equal_bins, least_squares, nearest_shares
+from tests.reference.histograms import (
+    equal_bins,
+    james_stein,
+    least_squares,
+    monotone_cubic,
+    nearest_shares,
+)
 from tests.reference.transcripts import Transcript, privacy_loss
 
 import_or_skip("opendp")
@@ -96,8 +104,8 @@ def test_the_price_is_the_amount_and_never_more(accounting, n):
 def test_few_rows_have_fewer_levels_and_ranges(accounting):
     account, amount = ACCOUNTINGS[accounting], AMOUNTS[accounting] / 10
     many, few = (divide_histogram(n, account, amount) for n in (10**6, 300))
-    assert (many.depth, many.n_cells) == (3, 32)
-    assert few.depth < 3
+    assert (many.depth, many.n_cells) == (4, 32)
+    assert few.depth < 4
     assert 4 <= few.n_cells < 32
 
 
@@ -112,7 +120,7 @@ def test_ranges_are_divided_into_equal_parts():
 
 def test_parts_are_as_many_as_noisy_rows_allow_and_no_narrower_than_a_value():
     column = np.repeat([0, 1, 700], [40, 60, 100])
-    shares = HistogramShares(n_cells=2, depth=3, scale=1e-9, rows_per_part=30)
+    shares = HistogramShares(n_cells=2, scales=(1e-9,) * 3, rows_per_part=(30, 30))
     histogram = measure_histogram(column, 1000, shares, PURE, Transcript())
     # 0 to 499 has 100 rows and gets three parts, and the first of these gets three again.
     assert histogram.edges.tolist() == [0, 55, 110, 166, 333, 500, 666, 721, 777, 833, 1000]
@@ -153,6 +161,30 @@ def test_rows_are_shared_by_least_squares_without_negative_numbers(seed, m):
     assert share_rows(estimates, variances, 0.0).tolist() == [0.0] * m
 
 
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=40, deadline=None)
+def test_parts_move_towards_an_even_density_as_james_and_stein_say(seed):
+    rng = np.random.default_rng(seed)
+    n_parts = rng.integers(1, 9, 6)
+    m = int(n_parts.sum())
+    estimates, variances = rng.normal(0, rng.uniform(1, 9), m), rng.uniform(2, 30, m)
+    widths, first_parts = rng.uniform(1, 5, m), np.cumsum(n_parts) - n_parts
+    shrunk = shrink_to_even(estimates, variances, first_parts, widths)
+    for first, k in zip(first_parts, n_parts, strict=True):
+        parts = slice(first, first + k)
+        expected = james_stein(estimates[parts], variances[parts], widths[parts])
+        np.testing.assert_allclose(shrunk[parts], expected, atol=1e-9)
+        assert shrunk[parts].sum() == pytest.approx(estimates[parts].sum())
+
+
+def test_noise_on_an_even_density_goes_and_on_another_stays():
+    rng = np.random.default_rng(6)
+    noise, variances, first = rng.normal(0, 10, 400), np.full(400, 100.0), np.array([0])
+    for counts, most in ((np.full(400, 50.0), 0.3), (np.arange(400) * 10.0, 1.01)):
+        shrunk = shrink_to_even(counts + noise, variances, first, np.ones(400))
+        assert np.abs(shrunk - counts).mean() < most * np.abs(noise).mean()
+
+
 def test_a_total_that_is_lost_in_rounding_is_shared():
     shared = share_rows(np.array([1e5, 0.0]), np.array([1.0, 1.0]), 1e-13)
     np.testing.assert_allclose(shared, [0.0, 0.0], atol=1e-9)
@@ -160,7 +192,7 @@ def test_a_total_that_is_lost_in_rounding_is_shared():
 
 def test_the_variance_of_bins_is_that_of_many_draws():
     column = np.random.default_rng(0).integers(0, GRID + 1, 200_000)
-    shares = HistogramShares(n_cells=8, depth=2, scale=20.0, rows_per_part=4000)
+    shares = HistogramShares(n_cells=8, scales=(20.0, 20.0), rows_per_part=(4000,))
     # The first count of ranges: 25,000 rows each, 6 parts.
     bins = np.repeat(np.arange(6), 8)
     sums, variances = [], []
@@ -171,6 +203,41 @@ def test_the_variance_of_bins_is_that_of_many_draws():
         variances.append(histogram.estimate_bin_variance(bins))
     measured = np.var(sums, axis=0).mean()
     assert measured == pytest.approx(np.mean(variances), rel=0.35)
+
+
+@pytest.mark.parametrize("accounting", AMOUNTS)
+def test_each_level_has_more_of_the_price_than_the_one_before(accounting):
+    account, noise = ACCOUNTINGS[accounting], OpenDpNoise()
+    shares = divide_histogram(10**6, account, AMOUNTS[accounting])
+    prices = [account.count_price(noise, scale) for scale in shares.scales]
+    growth = 2 if accounting == "pure" else 2**0.5
+    np.testing.assert_allclose(np.divide(prices[1:], prices[:-1]), growth)
+    # The finer the noise, the fewer rows a part needs.
+    assert list(shares.rows_per_part) == sorted(shares.rows_per_part, reverse=True)
+
+
+# Smooth densities
+
+
+@given(seed=st.integers(0, 2**32), m=st.integers(1, 12))
+@settings(max_examples=40, deadline=None)
+def test_a_smooth_density_is_a_monotone_cubic_and_keeps_the_shares(seed, m):
+    rng = np.random.default_rng(seed)
+    edges = np.cumsum(np.append(0.0, rng.uniform(0.1, 9, m)))
+    shares = rng.dirichlet(np.ones(m)) * (rng.random(m) < 0.8)
+    part_edges, part_shares = divide_smoothly(edges, shares, 5)
+    assert (part_shares >= 0).all()
+    np.testing.assert_allclose(part_shares.reshape(m, 5).sum(axis=1), shares, atol=1e-12)
+    np.testing.assert_allclose(part_edges[::5], edges)
+    below = np.append(0.0, np.cumsum(shares))
+    expected = [monotone_cubic(edges, below, position) for position in part_edges]
+    np.testing.assert_allclose(np.append(0.0, np.cumsum(part_shares)), expected, atol=1e-12)
+
+
+def test_ranges_of_equal_density_stay_even():
+    edges, shares = divide_smoothly(np.array([0.0, 1.0, 3.0]), np.array([0.1, 0.2]), 4)
+    np.testing.assert_allclose(shares, [0.025] * 4 + [0.05] * 4)
+    np.testing.assert_allclose(edges, [0, 0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3])
 
 
 # Margins
