@@ -122,6 +122,7 @@ picture: setup ## the pictures in docs again
 	$(VENV)/bin/python -m tests.docs.report_picture
 	$(VENV)/bin/python -m tests.docs.workbench_picture
 	$(VENV)/bin/python -m tests.docs.risk_pictures
+	$(VENV)/bin/python -m benchmarks.synthesis_summary
 
 site: setup $(VENV)/.docs ## the documentation as a website in build/site/html; warnings are errors
 	$(VENV)/bin/python -m docs.site.build

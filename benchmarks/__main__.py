@@ -48,9 +48,9 @@ NAMES = (
     "second_round",
     "spark",
     "spill",
-    "synthesis",
     "synthesis_forecast",
     "synthesis_numbers",
+    "synthesis_seven",
     "thorough",
 )
 ON_REQUEST = (
@@ -71,8 +71,8 @@ ON_REQUEST = (
     "second_round",
     "spark",
     "spill",
-    "synthesis",
     "synthesis_forecast",
+    "synthesis_seven",
     "thorough",
 )  # minutes, if named
 WITH_ANOTHER = (
@@ -87,8 +87,8 @@ WITH_ANOTHER = (
     "peers",
     "plpython",
     "second_round",
-    "synthesis",
     "synthesis_numbers",
+    "synthesis_seven",
 )
 WITH_BIG = ("spark",)
 RESULTS = Path(__file__).resolve().parent / "results"

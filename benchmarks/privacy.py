@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.markdown import NotMeasuredError, table
+from benchmarks.synthesis_summary import RESULTS, summarize
 from dbanon.errors import PrivacyRefusal
 from dbanon.extensions.synthesis.dcmdp import cluster_with_dbscan, compute_centroids, dcmdp
 from dbanon.extensions.synthesis.noise import OpenDpNoise
@@ -87,6 +88,7 @@ def run(quick: bool = False) -> str:
         "Census 1,080": census_bounds(load_casc("census", directory).values),
     }
     text = TITLE + _figure_1(magic[:1012], quick) + _mechanisms(tables, quick)
+    text += summarize(RESULTS.read_text(encoding="utf-8"))
     return text + (QUICK if quick else _speed())
 
 

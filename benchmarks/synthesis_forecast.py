@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 import dbanon
 from benchmarks.markdown import table
-from benchmarks.synthesis import mean_total_variation
+from benchmarks.synthesis_figures import mean_total_variation
 from benchmarks.synthesis_numbers import survey
 from benchmarks.synthesis_tables import Table, tables
 from dbanon.advice.synthetic_rows import (

@@ -8,18 +8,17 @@ run beside it if an interpreter has them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-import dbanon
 from benchmarks.markdown import table
-from benchmarks.synthesis import mean_total_variation
+from benchmarks.synthesis_figures import table_errors
 from benchmarks.synthesis_peers import DELTA, PEERS, synthesize
-from benchmarks.synthesis_tables import Table
+from benchmarks.synthesis_tables import Table, synthesize_table
 from dbanon.errors import DbanonError
 from dbanon.job.concentrated import rho_of
 
@@ -128,11 +127,12 @@ def _measure_column(
     draws: int,
 ) -> Iterator[str]:
     """Mean error at each epsilon, and CPU seconds of one draw."""
-    frame, started = pd.DataFrame({"x": values}), time.process_time()
+    frame = pd.DataFrame({"x": values})
+    data, started = Table("x", frame, frame.iloc[:0], {"x": bounds}, "x"), time.process_time()
     for epsilon in EPSILONS:
         errors = []
         for _ in range(draws):
-            rows = _synthesize(frame, {"x": "number"}, {"x": bounds}, {}, epsilon, options)
+            rows = synthesize_table(data, options, epsilon)
             errors.append(column_error(values, rows["x"].to_numpy(float), cells))
         yield f"{np.mean(errors):.4f}"
     yield f"{(time.process_time() - started) / draws / len(EPSILONS):.2f}"
@@ -170,11 +170,8 @@ def _plain_errors(
     """The errors of a histogram of equal bins with noise: of drawn rows, and of spread rows."""
     rng = np.random.default_rng(seed)
     counts, edges = np.histogram(values, N_PLAIN_BINS, bounds)
-    if delta is None:
-        noisy = counts + rng.laplace(0, 2 / epsilon, N_PLAIN_BINS)
-    else:
-        noisy = counts + rng.normal(0, 1 / np.sqrt(rho_of(epsilon, delta)), N_PLAIN_BINS)
-    cumulative = np.append(0.0, np.cumsum(noisy.clip(0)))
+    noisy = noisy_counts(counts, epsilon, delta, 1, rng)
+    cumulative = np.append(0.0, np.cumsum(noisy))
     positions = (rng.random(N_ROWS), (np.arange(N_ROWS) + 0.5) / N_ROWS)
     drawn_error, spread_error = (
         column_error(values, np.interp(shares * cumulative[-1], cumulative, edges), cells)
@@ -183,9 +180,34 @@ def _plain_errors(
     return drawn_error, spread_error
 
 
+def noisy_counts(
+    counts: NDArray[np.int64],
+    epsilon: float,
+    delta: float | None,
+    n_columns: int,
+    rng: np.random.Generator,
+) -> Floats:
+    """Add the noise that the counts of one of several columns require, and leave none below 0."""
+    if delta is None:
+        noise = rng.laplace(0, 2 * n_columns / epsilon, len(counts))
+    else:
+        noise = rng.normal(0, np.sqrt(n_columns / rho_of(epsilon, delta)), len(counts))
+    return (counts + noise).clip(0)
+
+
 def survey() -> Table:
+    """The survey; its held-out rows are another draw."""
+    rows = _survey(7)
+    cells = {
+        "age": np.arange(20.0, 90.0, 10.0),
+        "income": cell_edges("income", rows["income"].to_numpy(float)),
+    }
+    return Table("Survey", rows, _survey(8), dict(BOUNDS), "owner", ("age",), cells=cells)
+
+
+def _survey(seed: int) -> pd.DataFrame:
     """Generate the survey: categories, ages and incomes that depend on each other."""
-    rng = np.random.default_rng(7)
+    rng = np.random.default_rng(seed)
     age = rng.gamma(6.0, 5.0, N_ROWS).clip(0, 72).astype(int) + 18
     education = _draw(rng, [0.2, 0.45, 0.25, 0.1], shift=(age > 60) * -0.6)
     region = rng.choice(8, N_ROWS, p=[0.3, 0.2, 0.15, 0.1, 0.1, 0.07, 0.05, 0.03])
@@ -206,11 +228,10 @@ def survey() -> Table:
         "health": health,
         "owner": owner.astype(int),
     }
-    rows = pd.DataFrame(
+    return pd.DataFrame(
         {name: pd.Series(codes).map("v{}".format) for name, codes in categories.items()}
         | {"age": age, "income": income}
     )
-    return Table("Survey", rows, rows.iloc[:0], dict(BOUNDS), "owner", ("age",))
 
 
 def _draw(rng: np.random.Generator, shares: list[float], shift: Any) -> NDArray[np.int64]:
@@ -222,7 +243,7 @@ def _draw(rng: np.random.Generator, shares: list[float], shift: Any) -> NDArray[
 
 def _survey_rows(draws: int, other_python: str | None) -> Iterator[list[object]]:
     data = survey()
-    cut = pd.DataFrame({c: _cells(data.rows, c) for c in data.rows})
+    cut = pd.DataFrame({c: _cells(data, c) for c in data.rows})
     by_hand = Table("Survey by hand", cut, cut.iloc[:0], {}, "owner")
     categories = cut.drop(columns=list(BOUNDS))
     only_categories = Table("Survey's categories", categories, categories.iloc[:0], {}, "owner")
@@ -247,59 +268,24 @@ def _survey_row(
     started, errors = time.process_time(), []
     for _ in range(draws):
         try:
-            listed = data.listed
-            rows = _synthesize(data.rows, data.types, data.bounds, listed, epsilon, options)
+            rows = synthesize_table(data, options, epsilon)
         except DbanonError as error:
             return [name, epsilon, "-", "-", "-", f"refused: {error.code}"]
-        errors.append(_table_errors(data, rows))
+        errors.append(list(table_errors(data, rows).values()))
     seconds = (time.process_time() - started) / draws
     return [name, epsilon, *(f"{e:.4f}" for e in np.mean(errors, axis=0)), f"{seconds:.2f}"]
 
 
-def _synthesize(
-    frame: pd.DataFrame,
-    types: dict[str, str],
-    bounds: dict[str, tuple[float, float]],
-    listed: dict[str, list[str]],
-    epsilon: float,
-    options: dict[str, Any],
-) -> pd.DataFrame:
-    synthetic = dbanon.synthesize(
-        frame,
-        epsilon=epsilon,
-        types=types,
-        bounds=bounds,
-        orders=listed,
-        null_as=dict.fromkeys(listed, "other") | {c: low for c, (low, _) in bounds.items()},
-        budget=dbanon.Budget(epsilon, delta=options.get("delta")),
-        **options,
-    )
-    return pd.DataFrame(dict(synthetic.columns))
-
-
 def _errors(data: Table, rows: pd.DataFrame) -> list[str]:
-    return [f"{error:.4f}" for error in _table_errors(data, rows)]
+    return [f"{error:.4f}" for error in table_errors(data, rows).values()]
 
 
-def _table_errors(data: Table, rows: pd.DataFrame) -> list[float]:
-    """Mean total variation of all tables of one, two and three columns."""
-    both = [
-        pd.concat([_cells(data.rows, c), _cells(rows, c)], ignore_index=True) for c in data.rows
-    ]
-    codes = [pd.factorize(column)[0].astype(np.int64) for column in both]
-    return [mean_total_variation(codes, len(data.rows), k) for k in (1, 2, 3)]
-
-
-def _cells(rows: pd.DataFrame, column: str) -> pd.Series[Any]:
-    """The cells of a column as text; categories, and numbers that are cut already, as they are."""
-    values = rows[column]
-    if column not in BOUNDS or values.dtype.kind not in "iuf":
-        return values.astype(str)
-    inner: dict[str, Callable[[], Floats]] = {
-        "age": lambda: np.arange(20.0, 90.0, 10.0),
-        "income": lambda: cell_edges("income", values.to_numpy(float)),
-    }
-    cells = np.searchsorted(inner[column](), values.to_numpy(float), side="right")
+def _cells(data: Table, column: str) -> pd.Series[Any]:
+    """The cells of a column as text; categories as they are."""
+    values = data.rows[column]
+    if column not in data.cells:
+        return values
+    cells = np.searchsorted(data.cells[column], values.to_numpy(float), side="right")
     return pd.Series(cells).map("c{:02d}".format)
 
 

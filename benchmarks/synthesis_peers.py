@@ -9,11 +9,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from benchmarks.synthesis_tables import Table, tables
+from benchmarks.synthesis_tables import Table
 from tests.reference.data import data_directory
 
 CACHE = Path(__file__).resolve().parent / ".rows"
@@ -59,7 +62,7 @@ def synthesize(
         if other_python is None:
             raise TimeoutError("not measured")
         folder.mkdir(parents=True, exist_ok=True)
-        data.rows.to_csv(folder / "rows.csv", index=False)
+        _logarithms_of(data, data.rows, np.log10).to_csv(folder / "rows.csv", index=False)
         (folder / "domain.json").write_text(json.dumps(data.domain()))
         arguments = (str(folder), PEERS[peer], str(epsilon), str(DELTA), str(MAX_SECONDS))
         process = subprocess.run(
@@ -74,19 +77,28 @@ def synthesize(
             result_file.write_text(process.stdout.splitlines()[-1])
     seconds = json.loads(result_file.read_text())
     if seconds is None:
-        raise TimeoutError(f"ended after {MAX_SECONDS} CPU s")
-    return pd.read_csv(folder / "made.csv"), float(seconds)
+        raise TimeoutError(f"stopped after {MAX_SECONDS} s")
+    rows = pd.read_csv(folder / "made.csv")
+    return _logarithms_of(data, rows, lambda values: 10.0**values), float(seconds)
+
+
+def _logarithms_of(data: Table, rows: pd.DataFrame, convert: Callable[[Any], Any]) -> pd.DataFrame:
+    """Return rows with converted columns where the scale is logarithmic."""
+    return rows.assign(**{c: convert(rows[c]) for c in data.logarithms})
 
 
 def main(other_python: str, runs: list[str]) -> None:
-    """Generate and cache the rows of peers at epsilon = 1."""
+    """Generate and cache the rows of peers, as ``Adult-MST-1``."""
+    from benchmarks.synthesis_seven import seven_tables
+
     directory = data_directory()
     assert directory is not None
-    data_by_name = {table.name: table for table in tables(directory)}
+    data_by_name = {table.name: table for table in seven_tables(directory)}
     for run in runs:
-        name, peer = run.split("-")
+        name, peer, epsilon = run.split("-")
         try:
-            print(run, synthesize(peer, data_by_name[name], 1.0, other_python)[1], flush=True)
+            seconds = synthesize(peer, data_by_name[name], float(epsilon), other_python)[1]
+            print(run, seconds, flush=True)
         except TimeoutError as error:
             print(run, error, flush=True)
 

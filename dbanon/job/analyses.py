@@ -7,12 +7,15 @@ from typing import Final, Literal
 
 MEAN, TOTAL, QUANTILES, GINI = "mean", "total", "quantiles", "gini"
 TABLE, REGRESSION, CLASSIFY = "table", "regression", "classify"
+CORRELATION, RARE = "correlation", "rare"
 LINEAR: Final = "linear"
 LOGISTIC: Final = "logistic"
 RegressionModel = Literal["linear", "logistic"]
 
 DEFAULT_PROBABILITIES = (0.1, 0.25, 0.5, 0.75, 0.9)
 DEFAULT_FOLDS = 5
+# Categories with a smaller share of the weight are rare.
+DEFAULT_RARE_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -21,14 +24,18 @@ class Analysis:
 
     Parameters
     ----------
-    kind : ``MEAN``, ``TOTAL``, ``QUANTILES``, ``GINI``, ``TABLE``, ``REGRESSION`` or ``CLASSIFY``.
-    column : the column that is estimated, explained or predicted; None for a table.
-    by : the columns of groups of a mean or total, of a table, or of predictors.
+    kind : ``MEAN``, ``TOTAL``, ``QUANTILES``, ``GINI``, ``CORRELATION``, ``TABLE``, ``RARE``,
+        ``REGRESSION`` or ``CLASSIFY``.
+    column : the column that is estimated, explained or predicted; None for a table, correlations
+        and rare categories.
+    by : the columns of groups of a mean or total, of correlations, of a table, or of predictors;
+        the one column of rare categories.
     probabilities : those of quantiles.
     model : that of a regression, ``LINEAR`` or ``LOGISTIC``.
     event : for a logistic regression, the value whose probability is explained; None for 1 in a
         column of numbers, and for the second value of a column of two categories.
     folds : for a classifier, the number of parts of the originals that are tested in turn.
+    below : a category is rare if its share of the originals is smaller.
     """
 
     kind: str
@@ -38,6 +45,7 @@ class Analysis:
     model: RegressionModel = LINEAR
     event: str | None = None
     folds: int = DEFAULT_FOLDS
+    below: float = DEFAULT_RARE_SHARE
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -59,6 +67,10 @@ class Analysis:
         by = ", ".join(self.by)
         if self.kind == TABLE:
             return f"table of {' by '.join(self.by)}"
+        if self.kind == CORRELATION:
+            return f"correlation of {by}"
+        if self.kind == RARE:
+            return f"rare categories of {by}"
         if self.kind == REGRESSION:
             return f"{self.model} regression of {self.column}{event} on {by}"
         if self.kind == CLASSIFY:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,13 @@ from dbanon.measures.analyses.classification import Predictors
 from dbanon.measures.analyses.columns import CategoryColumn
 from dbanon.measures.analyses.cross_table import (
     build_cross_table,
+    count_rare_categories,
     measure_cramers_v,
     measure_total_variation,
 )
 from dbanon.measures.analyses.estimates import (
     Estimate,
+    estimate_correlation,
     estimate_gini,
     estimate_mean,
     estimate_quantiles,
@@ -174,6 +176,8 @@ def _classify_columns(
             for name in analysis.by:
                 is_number = readers[name].original.are_numbers and name not in request.nominal
                 (number_names if is_number else category_names)[name] = None
+        elif analysis.kind == kinds.CORRELATION:
+            number_names |= dict.fromkeys(analysis.by)
         else:
             category_names |= dict.fromkeys(analysis.by)
         if analysis.column is None:
@@ -270,6 +274,39 @@ def _compare_gini(
     is_undefined = any(estimate.value is None for estimate in estimates)
     note = "values must be 0 or more, and not all 0" if is_undefined else ""
     yield _compare("", estimates, note=note)
+
+
+def _compare_correlations(
+    analysis: Analysis, original: _Table, released: _Table
+) -> Iterator[ComparedEstimate]:
+    for first, second in combinations(analysis.by, 2):
+        estimates = [
+            estimate_correlation(table.numbers[first], table.numbers[second], table.weights)
+            for table in (original, released)
+        ]
+        is_undefined = any(estimate.value is None for estimate in estimates)
+        note = "a column has a single value" if is_undefined else ""
+        yield _compare(f"{first}, {second}", estimates, note=note)
+
+
+def _compare_rare_categories(
+    analysis: Analysis, original: _Table, released: _Table
+) -> Iterator[ComparedEstimate]:
+    """Compare how many rare categories there are, and their shares."""
+    [name] = analysis.by
+    weights = [table.categories[name].weigh(table.weights) for table in (original, released)]
+    if not min(each.sum() for each in weights) > 0:
+        yield ComparedEstimate("categories", original=None, released=None, note="no rows")
+        return
+    n_rare, n_left, error = count_rare_categories(weights[0], weights[1], analysis.below)
+    yield _compare("categories", [Estimate(n_rare), Estimate(n_left)])
+    yield ComparedEstimate(
+        "mean relative error of their shares",
+        original=None,
+        released=None,
+        distance=error,
+        note="no category is rare" if error is None else "",
+    )
 
 
 def _compare_cross_tables(
@@ -476,6 +513,8 @@ _COMPARE_BY_KIND: Mapping[str, Callable[[Analysis, _Table, _Table], Iterator[Com
     kinds.TOTAL: _compare_groups,
     kinds.QUANTILES: _compare_quantiles,
     kinds.GINI: _compare_gini,
+    kinds.CORRELATION: _compare_correlations,
     kinds.TABLE: _compare_cross_tables,
+    kinds.RARE: _compare_rare_categories,
     kinds.REGRESSION: _compare_regressions,
 }

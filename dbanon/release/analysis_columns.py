@@ -121,8 +121,8 @@ class ColumnReader:
         if not self.original.are_numbers:
             raise UnsupportedType(
                 f'Column "{self.original.attribute.name}" does not hold numbers.',
-                hint="Means, totals, quantiles, the Gini coefficient and linear regressions are of"
-                " columns of numbers.",
+                hint="Means, totals, quantiles, the Gini coefficient, correlations and linear"
+                " regressions are of columns of numbers.",
             )
         original = np.where(self.original.missing, np.nan, self.original.values)
         if self.released.are_numbers:

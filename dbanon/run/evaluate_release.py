@@ -16,6 +16,7 @@ from dbanon.errors import InvalidParameter, OriginalChanged
 from dbanon.job.risk import JobRisk
 from dbanon.ledger import entries, recorded_report
 from dbanon.ledger.recorded_report import RecordedRelease, require_classes
+from dbanon.ledger.tables import LedgerEntry
 from dbanon.measures.catalogue import LOSSES, RISKS
 from dbanon.measures.figure import NOT_FOR_LABELS
 from dbanon.measures.unpaired import unpaired_figures
@@ -37,6 +38,7 @@ from dbanon.stores.sql_counts import (
 RECORDED, COUNTED = "recorded when it was released", "counted now, in rows"
 WITHOUT_PAIRS = "from source and release alone, without pairs"
 _NEEDS_PAIRS_NOTE = "needs the pairs of the run: release with evaluate"
+_SYNTHETIC_NOTE = "synthetic rows belong to no person and have no classes"
 _WITHHELD_NOTE = "rows were withheld: source and release hold different rows"
 # The measures of numeric columns that need no pairs.
 _NUMERIC_MEASURES = (
@@ -101,6 +103,7 @@ def evaluate_release(
     *,
     changed_source: bool = False,
     risk: JobRisk | None = None,
+    accepts_synthetic: bool = False,
 ) -> ReleaseEvaluation:
     """Evaluate a release: read recorded figures, count its classes, and compute losses in SQL.
 
@@ -109,12 +112,15 @@ def evaluate_release(
     original : the source of the release, in the same database; None to compute no losses.
     changed_source : True to compare even if the rows or columns of the source have changed.
     risk : what to measure of the disclosure risk before and after; None to measure nothing.
+    accepts_synthetic : True to return no figures for synthetic rows, which have no classes, rather
+        than to refuse them.
 
     Raises
     ------
     ReleaseNotFound : the ledger has no such release.
     OriginalChanged : the rows or columns of the original have changed since the release.
-    InvalidParameter : the risk is requested without the original, or cannot be measured.
+    InvalidParameter : the rows are synthetic; or the risk is requested without the original, or
+        cannot be measured.
     """
     if risk is not None and original is None:
         raise InvalidParameter(
@@ -128,7 +134,8 @@ def evaluate_release(
             hint="dbanon releases lists them. To evaluate tables from elsewhere, read them"
             " as data frames, and call dbanon.evaluate in Python.",
         )
-        # Raises InvalidParameter for synthetic rows.
+        if accepts_synthetic and risk is None and entry.epsilon is not None:
+            return _describe_synthetic(entry, original)
         require_classes(entry)
         # Check the relation like a source: its owner may have replaced it by a view.
         released_relation = session.catalog.find_source(entry.name)
@@ -174,6 +181,13 @@ def evaluate_release(
         tuple(figures),
         risk_figures,
     )
+
+
+def _describe_synthetic(entry: LedgerEntry, original: RelationName | None) -> ReleaseEvaluation:
+    """Describe synthetic rows, which have no classes to count."""
+    figure = ReleaseFigure("class_risk", attribute=None, value=None, note=_SYNTHETIC_NOTE)
+    source = None if original is None else str(original)
+    return ReleaseEvaluation(entry.release_id, str(entry.name), source, None, (figure,))
 
 
 def _describe_figure(origin: str, value: float | None, note: str) -> str:

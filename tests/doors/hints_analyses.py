@@ -80,7 +80,7 @@ ANALYSES = (
         [analyze({"table": "year"}, _DATA.assign(year=_DATA["seen"].dt.year))],
     ),
     Steps(
-        "Means, totals, quantiles, the Gini coefficient and linear regressions",
+        "Means, totals, quantiles, the Gini coefficient, correlations and linear",
         analyze({"mean": "town"}),
         [analyze({"mean": "age"})],
     ),

@@ -512,8 +512,16 @@ BUDGETS = (
     Trial(
         "Check them with dbanon verify",
         "dbanon evaluate $url release.$t",
-        ["dbanon verify $url release.$t"],
-        [NOT_NULL, BUDGET, spend("$t")],
+        [
+            "dbanon verify $url release.$t",
+            "dbanon evaluate $url release.$t --original app.$t --analyses $path/sizes.yaml",
+        ],
+        [
+            NOT_NULL,
+            BUDGET,
+            spend("$t"),
+            lambda s: s.write("sizes.yaml", "[{quantiles: size}]"),
+        ],
     ),
     Trial(
         "To spend epsilon again, release the source again",

@@ -44,7 +44,9 @@ EVERYTHING: dict[str, Any] = {
         {"total": "income", "by": "code"},
         {"quantiles": "income"},
         {"gini": "income"},
+        {"correlation": ["age", "income", "code"]},
         {"table": "code"},
+        {"rare": "town", "below": 0.3},
         {"table": ["sex", "town"]},
         {"regression": "income", "on": ["age", "town", "code"]},
         {"regression": "vote", "on": "age", "model": "logistic"},
@@ -71,8 +73,10 @@ def test_a_table_compared_with_itself_loses_nothing() -> None:
     assert (comparison.original_rows, comparison.released_rows) == (N, N)
     names = [analysis.name for analysis in comparison.analyses]
     assert names[0] == "mean of income by sex, town"
-    assert names[5] == "table of sex by town"
-    assert names[7] == "logistic regression of vote on age"
+    assert names[4] == "correlation of age, income, code"
+    assert names[6] == "rare categories of town"
+    assert names[7] == "table of sex by town"
+    assert names[9] == "logistic regression of vote on age"
     for analysis in comparison.analyses:
         assert (analysis.original_rows, analysis.released_rows) == (N, N)
         for estimate in analysis.estimates:
@@ -87,7 +91,7 @@ def test_the_order_of_rows_and_copies_of_them_change_nothing() -> None:
     comparison = dbanon.compare_analyses(FRAME, twice, EVERYTHING)
     for analysis in comparison.analyses:
         for estimate in analysis.estimates:
-            if analysis.kind in ("mean", "quantiles", "gini", "table", "regression"):
+            if analysis.kind not in ("total", "classify"):
                 assert estimate.difference == pytest.approx(0, abs=1e-6), estimate
             if analysis.kind == "total":
                 assert estimate.relative_difference == pytest.approx(1)
@@ -298,6 +302,30 @@ def test_columns_that_do_not_fit(analysis: Any, error: Any, match: str) -> None:
     assert "a1" not in str(refused.value)
 
 
+def test_synthetic_rows_are_compared_without_pairs() -> None:
+    """Fewer rows, in an order of their own: correlations, rare towns, and a single value."""
+    towns = ["a"] * 94 + ["b"] * 4 + ["c"] * 2
+    original = pd.DataFrame({"x": range(100), "y": range(100), "town": towns, "z": 1})
+    released = original.iloc[49:0:-1].assign(town=["a"] * 47 + ["c"] * 2)
+    correlations = only(compare(original, released, {"correlation": ["x", "y", "z"]}))
+    assert list(correlations) == ["x, y", "x, z", "y, z"]
+    assert correlations["x, y"].released == pytest.approx(1)
+    assert correlations["x, z"].original is None
+    assert correlations["x, z"].note == "a column has a single value"
+    rare = only(compare(original, released, {"rare": "town", "below": 0.05}))
+    assert (rare["categories"].original, rare["categories"].released) == (2, 1)
+    error = rare["mean relative error of their shares"].difference
+    assert error == pytest.approx((1 + (2 / 49 / 0.02 - 1)) / 2)
+    assert (
+        only(compare(original, released, {"rare": "town", "below": 0.01}))[
+            "mean relative error of their shares"
+        ].note
+        == "no category is rare"
+    )
+    nothing = only(compare(original, released.iloc[:0], {"rare": "town"}))
+    assert nothing["categories"].note == "no rows"
+
+
 def test_a_database_takes_names_of_tables() -> None:
     with pytest.raises(InvalidParameter, match="names of tables"):
         compare(FRAME, FRAME, {"mean": "age"}, database="duckdb:///nothing.duckdb")
@@ -333,8 +361,10 @@ analyses:
   - {classify: vote, by: [vote]}
   - {gini: }
   - {gini: [income]}
+  - {correlation: income}
+  - {rare: town, below: 1}
 """
-    kinds = "mean, total, quantiles, gini, table, regression, classify"
+    kinds = "mean, total, quantiles, gini, correlation, table, rare, regression, classify"
     assert problems(text, tmp_path) == [
         'line 1: wieght: unknown key; did you mean "weight"?',
         "line 4: analyses.0.by: names a column twice",
@@ -353,6 +383,8 @@ analyses:
         "line 14: analyses.10: predicts a column by itself: name it only once",
         "line 15: analyses.11.gini: has no value",
         "line 16: analyses.12.gini: must be text",
+        "line 17: analyses.13.correlation: must be two columns or more",
+        "line 18: analyses.14.below: must be a number between 0 and 1, as in 0.01",
     ]
 
 
@@ -402,7 +434,7 @@ def test_the_result_in_each_form() -> None:
         values["note"]
         == "computed from the originals: for the owner of the data, not for publication"
     )
-    assert values["analyses"][6]["estimates"][1]["name"] == "age"
+    assert values["analyses"][8]["estimates"][1]["name"] == "age"
     assert {*values["analyses"][6]["estimates"][1]} == {
         "name", "original", "released", "original_error", "released_error", "overlap", "distance",
         "note", "difference", "relative_difference",

@@ -46,6 +46,36 @@ def gini(rows, column):
     return differences / weight**2 / (2 * average)
 
 
+def correlation(rows, first, second):
+    """Pearson's correlation, and its error by the gradient of r in the five moments."""
+    weight = math.fsum(row["w"] for row in rows)
+    terms = [
+        np.array([x, y, x * x, y * y, x * y])
+        for x, y in ((row[first], row[second]) for row in rows)
+    ]
+    moments = sum(row["w"] * term for row, term in zip(rows, terms, strict=True)) / weight
+
+    def r(m):
+        return (m[4] - m[0] * m[1]) / math.sqrt((m[2] - m[0] ** 2) * (m[3] - m[1] ** 2))
+
+    steps = np.diag(np.maximum(np.abs(moments), 1) * 1e-6)
+    gradient = [(r(moments + h) - r(moments - h)) / (2 * h.sum()) for h in steps]
+    changes = [
+        row["w"] * float(np.dot(gradient, term - moments)) / weight
+        for row, term in zip(rows, terms, strict=True)
+    ]
+    return r(moments), math.sqrt(len(rows) * float(np.var(changes, ddof=1)))
+
+
+def rare_categories(original, released, below):
+    """The rare categories of a dict of weights, those left in another one, and their error."""
+    sums = sum(original.values()), sum(released.values())
+    rare = [name for name, weight in original.items() if 0 < weight / sums[0] < below]
+    errors = [abs(released.get(name, 0) / sums[1] * sums[0] / original[name] - 1) for name in rare]
+    left = [name for name in rare if released.get(name, 0)]
+    return len(rare), len(left), sum(errors) / len(errors) if errors else None
+
+
 def cross_table(rows, first, second):
     """The weight of each pair of categories."""
     cells = {}

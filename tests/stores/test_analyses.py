@@ -34,6 +34,8 @@ REQUEST: dict[str, Any] = {
         {"total": "income"},
         {"quantiles": "age", "probabilities": [0.1, 0.5, 0.9]},
         {"gini": "income"},
+        {"correlation": ["age", "income"]},
+        {"rare": "region", "below": 0.25},
         {"table": ["region", "vote"]},
         {"regression": "income", "on": ["age", "size", "region"]},
         {"regression": "vote", "on": ["age"], "model": "logistic", "event": "yes"},

@@ -403,3 +403,28 @@ def test_names_and_values_with_question_marks(database: Database) -> None:
         hierarchies={"a?b": {"tree": {"*": ["x?", "%s"]}}},
     )
     assert dbanon.verify(database.url, "drawn").rows == N
+
+
+def test_synthetic_rows_are_compared_by_what_readers_compute(
+    database: Database, tmp_path: Path
+) -> None:
+    """They have no classes, and noise gives them ``other``, which a hierarchy names."""
+    load(database)
+    release(database, quasi_identifiers=["job", "n"], bounds={"n": (0, 100)}, epsilon=20)
+    (tmp_path / "job.csv").write_text("".join(f"{job};*\n" for job in (*JOBS, "other")))
+    (tmp_path / "analyses.yaml").write_text("[{quantiles: 'n'}, {table: job}, {rare: job}]")
+    line = ["evaluate", database.url, "release.people", "--original", "people"]
+    refused = CliRunner().invoke(main, line)
+    assert refused.exit_code == 2
+    assert "--original and --analyses" in refused.stderr
+    line += ["--analyses", f"{tmp_path}/analyses.yaml", "--hierarchy", f"job={tmp_path}/job.csv"]
+    done = CliRunner().invoke(main, [*line, "--format", "json"])
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.stdout)
+    [figure] = document["figures"]
+    assert figure["value"] is None
+    assert figure["note"] == "synthetic rows belong to no person and have no classes"
+    quantiles, jobs, _ = document["analyses"]["analyses"]
+    assert abs(quantiles["estimates"][2]["difference"]) < 15
+    # A tenth of the originals are strange, and `other` in the release.
+    assert 0.1 <= jobs["estimates"][0]["distance"] < 0.2

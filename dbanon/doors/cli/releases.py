@@ -437,8 +437,11 @@ def evaluate(
     with report_errors(output_format), handle_signals():
         from rich.console import Group
 
-        from dbanon.doors import releases as api
         from dbanon.doors.cli.render import rows_table
+        from dbanon.run.evaluate_release import evaluate_release
+        from dbanon.run.evaluate_risk import check_risk
+        from dbanon.run.open import open_store
+        from dbanon.sessions.names import parse_relation
 
         if changed_source and original is None:
             raise InvalidParameter(
@@ -450,13 +453,13 @@ def evaluate(
             raise InvalidParameter("--hierarchy needs analyses.", hint="Add --analyses FILE.")
         if risk is not None and original is None:
             raise InvalidParameter("--risk needs an original.", hint="Add --original TABLE.")
-        evaluation = api.evaluate_release(
-            url,
-            release,
-            original=original,
+        evaluation = evaluate_release(
+            open_store(url, sql_printer(print_sql)),
+            parse_relation(release),
+            None if original is None else parse_relation(original),
             changed_source=changed_source,
-            risk=None if risk is None else _parse_risk(risk),
-            on_sql=sql_printer(print_sql),
+            risk=None if risk is None else check_risk(_parse_risk(risk)),
+            accepts_synthetic=analyses is not None,
         )
         current_log().release_id = evaluation.release_id
         comparison: AnalysisComparison | None = None

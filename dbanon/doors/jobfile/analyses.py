@@ -29,6 +29,7 @@ from dbanon.job.analyses import Analysis, AnalysisRequest
 
 # The most columns of a cross table.
 _MAX_TABLE_COLUMNS = 2
+_MIN_CORRELATION_COLUMNS = 2
 _MAX_FOLDS = 100
 
 
@@ -49,6 +50,13 @@ def _check_table(value: object) -> tuple[str, ...]:
     return names
 
 
+def _check_correlation(value: object) -> tuple[str, ...]:
+    names = _check_names(value)
+    if len(names) < _MIN_CORRELATION_COLUMNS:
+        raise validation_error("must be two columns or more")
+    return names
+
+
 def _check_probabilities(value: object) -> tuple[float, ...]:
     numbers = value if isinstance(value, (list, tuple)) else [value]
     probabilities = tuple(
@@ -57,6 +65,12 @@ def _check_probabilities(value: object) -> tuple[float, ...]:
     if not probabilities or len(probabilities) < len(numbers):
         raise validation_error("must be numbers between 0 and 1, as in [0.1, 0.5, 0.9]")
     return probabilities
+
+
+def _check_share(value: float) -> float:
+    if not 0 < value < 1:
+        raise validation_error("must be a number between 0 and 1, as in 0.01")
+    return value
 
 
 def _check_event(value: object) -> str:
@@ -121,6 +135,15 @@ class GiniSpec(_AnalysisSpec):
         return Analysis(kinds.GINI, self.gini)
 
 
+class CorrelationSpec(_AnalysisSpec):
+    """The correlations of columns of numbers, of each two of them."""
+
+    correlation: Annotated[Any, AfterValidator(_check_correlation)]
+
+    def to_analysis(self) -> Analysis:
+        return Analysis(kinds.CORRELATION, by=self.correlation)
+
+
 class TableSpec(_AnalysisSpec):
     """The distribution of a column, or the cross table of two."""
 
@@ -128,6 +151,16 @@ class TableSpec(_AnalysisSpec):
 
     def to_analysis(self) -> Analysis:
         return Analysis(kinds.TABLE, by=self.table)
+
+
+class RareSpec(_AnalysisSpec):
+    """What becomes of the rare categories of a column."""
+
+    rare: ColumnName
+    below: Annotated[float, AfterValidator(_check_share)] = kinds.DEFAULT_RARE_SHARE
+
+    def to_analysis(self) -> Analysis:
+        return Analysis(kinds.RARE, by=(self.rare,), below=self.below)
 
 
 class RegressionSpec(_AnalysisSpec):
@@ -175,7 +208,9 @@ ANALYSIS_MODELS: Mapping[str, type[_AnalysisSpec]] = {
     kinds.TOTAL: TotalSpec,
     kinds.QUANTILES: QuantilesSpec,
     kinds.GINI: GiniSpec,
+    kinds.CORRELATION: CorrelationSpec,
     kinds.TABLE: TableSpec,
+    kinds.RARE: RareSpec,
     kinds.REGRESSION: RegressionSpec,
     kinds.CLASSIFY: ClassifySpec,
 }
@@ -195,7 +230,9 @@ _AnyAnalysis = Annotated[
     | Annotated[TotalSpec, Tag("(total)")]
     | Annotated[QuantilesSpec, Tag("(quantiles)")]
     | Annotated[GiniSpec, Tag("(gini)")]
+    | Annotated[CorrelationSpec, Tag("(correlation)")]
     | Annotated[TableSpec, Tag("(table)")]
+    | Annotated[RareSpec, Tag("(rare)")]
     | Annotated[RegressionSpec, Tag("(regression)")]
     | Annotated[ClassifySpec, Tag("(classify)")],
     Discriminator(

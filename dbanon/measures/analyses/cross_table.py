@@ -1,4 +1,4 @@
-"""Weighted cross tables: their distance, and the association that they show."""
+"""Weighted tables: their distance, their rare categories, and the association that they show."""
 
 from __future__ import annotations
 
@@ -48,6 +48,30 @@ def measure_total_variation(
     if not min(totals) > 0:
         return None
     return float(np.abs(first / totals[0] - second / totals[1]).sum() / 2)
+
+
+def count_rare_categories(
+    original: NDArray[np.float64], released: NDArray[np.float64], below: float
+) -> tuple[int, int, float | None]:
+    """Count the rare categories of a table, and those of them that another one has.
+
+    Parameters
+    ----------
+    original, released : the weights of the same categories, float64 (L,); in both some are not 0.
+    below : a category is rare if its share of the original weight is smaller, and above 0.
+
+    Returns
+    -------
+    The two numbers, and the mean difference of shares over the original ones; None if no category
+    is rare.
+    """
+    shares, released_shares = original / original.sum(), released / released.sum()
+    is_rare = (shares > 0) & (shares < below)
+    if not is_rare.any():
+        return 0, 0, None
+    differences = np.abs(released_shares - shares)[is_rare] / shares[is_rare]
+    n_left = int((released_shares[is_rare] > 0).sum())
+    return int(is_rare.sum()), n_left, float(differences.mean())
 
 
 def measure_cramers_v(table: NDArray[np.float64]) -> float | None:

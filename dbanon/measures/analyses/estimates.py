@@ -1,4 +1,4 @@
-"""Weighted means, totals, quantiles and the Gini coefficient.
+"""Weighted means, totals, quantiles, correlations and the Gini coefficient.
 
 Standard errors are those of a sample with design weights, without clusters, strata or finite
 population correction: linearized, and scaled by n / (n - 1). The formulas are those of R's package
@@ -123,6 +123,30 @@ def estimate_gini(values: NDArray[np.float64], weights: NDArray[np.float64]) -> 
     terms = values[order] * weights[order]
     doubled = 2 * terms @ np.cumsum(weights[order]) - terms @ weights[order]
     return Estimate(float(doubled / (weights.sum() * total) - 1))
+
+
+def estimate_correlation(
+    first: NDArray[np.float64], second: NDArray[np.float64], weights: NDArray[np.float64]
+) -> Estimate:
+    """Estimate Pearson's correlation of two columns, with its linearized standard error.
+
+    With both columns standardized, the term of a row is w (ab - r (a² + b²) / 2) / sum(w). There is
+    none if a column has a single value.
+
+    Parameters
+    ----------
+    first, second, weights : float64 (n,); weights are positive.
+    """
+    standardized = []
+    for values in (first, second):
+        if not len(values) or values.min() == values.max():
+            return Estimate(None)
+        centered = values - weights @ values / weights.sum()
+        standardized.append(centered / np.sqrt(weights @ np.square(centered) / weights.sum()))
+    a, b = standardized
+    correlation = float(weights @ (a * b) / weights.sum())
+    terms = weights * (a * b - correlation * (np.square(a) + np.square(b)) / 2) / weights.sum()
+    return Estimate(correlation, _error_of_sum(terms))
 
 
 def measure_interval_overlap(first: Estimate, second: Estimate) -> float | None:

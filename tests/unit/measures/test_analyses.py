@@ -13,11 +13,13 @@ from dbanon.measures.analyses import classification
 from dbanon.measures.analyses.columns import CategoryColumn
 from dbanon.measures.analyses.cross_table import (
     build_cross_table,
+    count_rare_categories,
     measure_cramers_v,
     measure_total_variation,
 )
 from dbanon.measures.analyses.estimates import (
     Estimate,
+    estimate_correlation,
     estimate_gini,
     estimate_mean,
     estimate_quantiles,
@@ -76,6 +78,37 @@ def test_estimates_equal_their_references(seed):
         estimates = estimate_quantiles(values, weights, probabilities)
         expected = [reference.quantile(rows, name, p) for p in probabilities]
         assert [each.value for each in estimates] == pytest.approx(expected, rel=1e-15)
+
+
+@given(st.integers(0, 2**32))
+def test_correlations_and_rare_categories_equal_their_references(seed):
+    rows = random_rows(seed)
+    estimate = estimate_correlation(array(rows, "age"), array(rows, "income"), array(rows, "w"))
+    value, error = reference.correlation(rows, "age", "income")
+    assert estimate.value == pytest.approx(value, abs=1e-9)
+    assert estimate.error == pytest.approx(error, rel=1e-4)
+    rng = np.random.default_rng(seed)
+    original, released = rng.integers(0, 5, 8) ** 3, rng.integers(0, 3, 8) ** 3
+    original[0] = released[0] = 64
+    expected = reference.rare_categories(
+        dict(enumerate(original.tolist())), dict(enumerate(released.tolist())), 0.1
+    )
+    counts = count_rare_categories(original.astype(float), released.astype(float), 0.1)
+    assert counts[:2] == expected[:2]
+    assert counts[2] == pytest.approx(expected[2])
+
+
+def test_correlations_by_hand():
+    ones = np.ones(4)
+    assert estimate_correlation(numbers(1, 2, 3, 4), numbers(2, 4, 6, 8), ones) == Estimate(
+        pytest.approx(1), pytest.approx(0, abs=1e-9)
+    )
+    first, second = numbers(-1, -1, 1, 1), numbers(-1, 1, -1, 1)
+    # Independent columns: the error is that of the mean of their product.
+    assert estimate_correlation(first, second, ones) == Estimate(0.0, pytest.approx(3**-0.5))
+    assert estimate_correlation(first, second, numbers(2, 1, 1, 2)).value == pytest.approx(1 / 3)
+    for constant in (ones, numbers()):
+        assert estimate_correlation(constant, constant, constant) == Estimate(None)
 
 
 def test_a_sample_without_weights_has_the_usual_errors():
