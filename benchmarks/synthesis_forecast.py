@@ -1,6 +1,6 @@
 """The error of synthetic rows that advice forecasts, beside the measured one, and its choice.
 
-Generated tables, and Adult, MAGIC and Census if the reference data is there (``DBANON_DATA``). Some
+Generated tables, and Adult, MAGIC, Census and sdcMicro's testdata_full if the reference data is there (``DBANON_DATA``). Some
 minutes.
 """
 
@@ -18,7 +18,7 @@ import dbanon
 from benchmarks.markdown import table
 from benchmarks.synthesis_figures import mean_total_variation
 from benchmarks.synthesis_numbers import survey
-from benchmarks.synthesis_tables import Table, tables
+from benchmarks.synthesis_tables import Table, microdata, tables
 from dbanon.advice.synthetic_rows import (
     CHOICE_EPSILON,
     RANGE_FACTOR,
@@ -132,6 +132,7 @@ def list_tables() -> Iterator[tuple[bool, Table]]:
     directory = data_directory()
     if directory is not None:
         yield from ((True, data) for data in tables(directory))
+        yield False, microdata(directory)
 
 
 def generate(shape: Shape) -> Table:
