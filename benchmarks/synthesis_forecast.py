@@ -1,7 +1,7 @@
 """The error of synthetic rows that advice forecasts, beside the measured one, and its choice.
 
-Generated tables, and Adult, MAGIC, Census and sdcMicro's testdata_full if the reference data is there (``DBANON_DATA``). Some
-minutes.
+Generated tables, and Adult, MAGIC, Census and sdcMicro's testdata_full if the reference data is
+there (``DBANON_DATA``). Some minutes.
 """
 
 from __future__ import annotations
