@@ -49,6 +49,7 @@ NAMES = (
     "second_round",
     "spark",
     "spill",
+    "synthesis_forecast",
     "synthesis_numbers",
     "synthesis_seven",
     "thorough",
@@ -72,6 +73,7 @@ ON_REQUEST = (
     "second_round",
     "spark",
     "spill",
+    "synthesis_forecast",
     "synthesis_seven",
     "thorough",
 )  # minutes, if named

@@ -21,11 +21,11 @@ from dbanon.advice.roles import (
 )
 from dbanon.advice.singling import SetUniqueness, UniqueColumnSets
 from dbanon.advice.source_risk import SourceRisk, describe_missing_risk
+from dbanon.advice.synthetic_rows import SYNTHETIC_LABEL, SyntheticForecast
 from dbanon.data.notebook import NotebookPlot
 from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.data.words import LabelledTextWithHtml, json_text
 from dbanon.errors import pluralize
-from dbanon.job.synthesis import DP_MARGINALS, DP_RANKS
 from dbanon.methods.forecast import describe_seconds
 
 # A row of the advice: its section (such as "role"), its subject (such as a column), the finding as
@@ -203,6 +203,7 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
     parted_loss : the loss that the recommended release would have if the rows of a person were
         parted: allowed to be in different classes (``persons="rows"``). None if persons have few
         rows.
+    synthetic_rows : the forecast error of synthetic rows; None if there is none.
     """
 
     source: str
@@ -221,6 +222,7 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
     kinds: Mapping[str, str] = field(default_factory=dict)
     parted_loss: float | None = None
     risk: SourceRisk | None = None
+    synthetic_rows: SyntheticForecast | None = None
 
     @property
     def design_weight(self) -> str | None:
@@ -266,6 +268,7 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
             "rules": self.rules,
             "singling": self.singling.to_dict(),
             "risk": self.risk and self.risk.to_dict(),
+            "synthetic_rows": self.synthetic_rows and self.synthetic_rows.to_dict(),
             "sweep": self.sweep.to_dict(),
             "recommendation": self.recommendation and self.recommendation.to_dict(),
             "start": dict(self.start),
@@ -291,6 +294,8 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
         for note in self.sweep.notes():
             yield "tried", "note", note, {}
         details = {_RISK_LABEL: self.risk.to_dict()} if self.risk is not None else {}
+        if self.synthetic_rows is not None:
+            details[SYNTHETIC_LABEL] = self.synthetic_rows.to_dict()
         for label, text in self.recommended():
             yield "recommended", label, text, details.get(label, {})
 
@@ -341,24 +346,9 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
         if self.chain is not None:
             chain_text = f"of the same persons stay private together in a chain: {self.chain}"
             pairs.append(("more releases", chain_text))
-        pairs.append(("synthetic rows", self._suggest_private_method()))
+        pairs += [] if self.synthetic_rows is None else self.synthetic_rows.pairs()
         # The authors of ``dcm`` and ``dcmdp``, whose paper has a rule for k.
         return [*pairs, ("Liu and Li", _describe_rule_of_liu_and_li(self.rows))]
-
-    def _suggest_private_method(self) -> str:
-        """Suggest a differentially private method by the types of the quasi-identifiers."""
-        profiles = [column_advice.column for column_advice in self.columns]
-        kinds = {profile.name: profile.attribute.kind for profile in profiles}
-        n_columns = len(self.quasi_identifiers)
-        n_categories = sum(
-            kinds[name].is_coded or name in self.kinds for name in self.quasi_identifiers
-        )
-        # Counts in tables of ``dp_marginals`` are closer, correlations in those of ``dp_ranks``.
-        method = DP_MARGINALS if n_categories else DP_RANKS
-        return (
-            f"for differential privacy instead of k: {method}, because {n_categories} of"
-            f" {n_columns} quasi-identifiers are categories"
-        )
 
 
 def _describe_trial(point: Point) -> str:

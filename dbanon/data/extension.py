@@ -113,12 +113,13 @@ class Extension:
         ``source`` and ``target`` are URLs or directories, ``master`` is the URL of the cluster,
         ``tasks`` the number of parallel tasks (None to choose it), and ``conf`` the settings of the
         cluster by name. Only extensions of dbanon have any.
-    runners : by one of four keys, the location of what runs jobs of another kind. ``chain`` is a
+    runners : by one of five keys, the location of what runs jobs of another kind. ``chain`` is a
         ``JobRunner``, for jobs that belong to a chain (``Job.chain``). ``private`` is a
         ``PrivateRunner``, for differentially private releases. ``private_procedure`` is the
-        function that SQL procedures call for the latter. ``sample_risk`` is a ``RiskRunner``, for
-        the SQL function that measures a sample (the classes are in ``dbanon.run.job_runner``). Only
-        extensions of dbanon have any.
+        function that SQL procedures call for the latter. ``private_forecast`` is the
+        ``ForecastFunction`` (``dbanon.advice.synthetic_rows``) by which advice forecasts their
+        error. ``sample_risk`` is a ``RiskRunner``, for the SQL function that measures a sample (the
+        other classes are in ``dbanon.run.job_runner``). Only extensions of dbanon have any.
     evaluations : by the option of ``Policy`` that requests it, the location of a function that
         evaluates a release in the run that makes it: ``evaluate(microdata, planned, release,
         tick)`` returns JSON values. ``planned`` is the run's plan, and ``tick`` is called with the

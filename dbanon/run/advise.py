@@ -35,6 +35,7 @@ from dbanon.advice.singling import (
     number_groups,
 )
 from dbanon.advice.source_risk import SourceRisk
+from dbanon.advice.synthetic_rows import ForecastFunction, SyntheticForecast, encode_cells
 from dbanon.data.extension import load_runner
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import NOMINAL
@@ -88,8 +89,8 @@ def advise(
     ----------
     request : the table, and what the caller has decided about its release.
     source : access to the table.
-    progress : called with a phase (``profile``, ``read``, ``singling``, ``sweep``, ``persons``) and
-        the share of it that is done.
+    progress : called with a phase (``profile``, ``read``, ``singling``, ``sweep``, ``persons``,
+        ``forecast``) and the share of it that is done.
     on_trial : called with each ``Point`` of the sweep, and with the policy of its k.
 
     Raises
@@ -112,7 +113,7 @@ def advise(
         tick(0.0)
         job = _build_reading_job(request, quasi_identifiers, profile, entity)
         weight = None if entity else _find_weight(request, roles, profile)
-        # Planning reports no share. The call of ``tick`` lets ``progress`` end it by an exception.
+        # Planning reports no share; by the call of ``tick``, ``progress`` can end it.
         planned = plan(replace(job, design_weight=weight), source, pulse=lambda: tick(0.0))
         # The job only reads quasi-identifiers; the release also has the sensitive columns.
         job_to_check = replace(job, sensitive=request.sensitive)
@@ -149,7 +150,6 @@ def advise(
         rows=profile.rows,
         columns=_describe_columns(profile, roles, rare_below),
         quasi_identifiers=quasi_identifiers,
-        # Without names in the request, the quasi-identifiers are proposals.
         proposed=not request.quasi_identifiers,
         entity=entity,
         chain=_suggest_chain_command(
@@ -168,6 +168,7 @@ def advise(
         parted_loss=_measure_split_person_loss(request, planned, microdata, recommendation, clock),
         kinds=planned.policy.kinds,
         risk=risk,
+        synthetic_rows=_forecast_synthetic_rows(microdata, profile, clock),
         seconds={phase: round(seconds, 3) for phase, seconds in clock.seconds.items()},
     )
 
@@ -274,6 +275,16 @@ def _measure_split_person_loss(
     with clock.phase("persons") as tick, warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
         return measure_split_person_loss(request, planned, microdata, recommendation.point, tick)
+
+
+def _forecast_synthetic_rows(
+    microdata: Microdata, profile: Profile, clock: _Clock
+) -> SyntheticForecast:
+    """Forecast the error of differentially private synthetic rows."""
+    with clock.phase("forecast") as tick:
+        tick(0.0)
+        forecast: ForecastFunction = load_runner("private_forecast")
+        return forecast(*encode_cells(microdata, profile))
 
 
 class _Clock:

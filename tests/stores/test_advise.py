@@ -416,19 +416,29 @@ def test_what_the_progress_raises_ends_the_sweep_though_it_is_an_error_of_ours(
     assert len(shares) == 1
 
 
-@pytest.mark.parametrize(
-    ("columns", "method"),
-    [
-        (["weight", "income"], "dp_ranks"),
-        (["job", "town"], "dp_marginals"),
-        (["weight", "income", "town"], "dp_marginals"),
-    ],
-)
-def test_a_method_of_synthetic_rows_is_named_by_the_types(columns: list[str], method: str) -> None:
-    texts = pd.DataFrame({name: [f"{name} {i % 4}" for i in range(80)] for name in ("job", "town")})
-    frame = pd.concat(
-        [pd.DataFrame(ROWS, columns=list(COLUMNS))[["weight", "income"]], texts], axis=1
+def test_a_method_of_synthetic_rows_is_chosen_by_the_forecast_error() -> None:
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(
+        {"job": rng.choice(list("abcd"), 5000), "income": rng.normal(3000, 800, 5000)}
     )
-    frame = frame[columns].dropna()
-    advice = dbanon.advise(frame, quasi_identifiers=columns, k=[3, 4])
-    assert f"instead of k: {method}, because" in dict(advice.recommended())["synthetic rows"]
+    advice = dbanon.advise(frame, quasi_identifiers=["job", "income"], k=[3, 4])
+    recommended = dict(advice.recommended())
+    assert "instead of k: dp_marginals, because" in recommended["synthetic rows"]
+    assert "with delta 1e-09" in recommended["error of synthetic rows"]
+    plain = json.loads(json.dumps(advice.to_dict()))["synthetic_rows"]
+    assert plain["best"]["method"] == "dp_marginals"
+    assert plain["best"]["two_way"] == min(
+        error["two_way"]
+        for error in plain["errors"]
+        if (error["epsilon"], error["delta"]) == (1.0, None)
+    )
+    [details] = [row[3] for row in advice.table_rows() if row[1] == "synthetic rows"]
+    assert details == plain
+
+
+def test_too_small_an_epsilon_for_the_rows_is_said_with_what_would_do() -> None:
+    frame = pd.DataFrame(ROWS, columns=list(COLUMNS))[["weight", "income", "region"]].dropna()
+    advice = dbanon.advise(frame, quasi_identifiers=list(frame), k=[3, 4])
+    recommended = dict(advice.recommended())
+    assert "epsilon 1 is too small for these rows" in recommended["too small an epsilon"]
+    assert not TRACES.search(json.dumps(advice.to_dict()["synthetic_rows"]))

@@ -14,6 +14,7 @@ from benchmarks.adult import Adult
 from benchmarks.beside import medians, versions
 from benchmarks.markdown import table
 from benchmarks.models_adult import entropy
+from benchmarks.synthesis_forecast import summarize_choices
 from dbanon.hierarchy.tree import Hierarchy
 from tests.prerequisites import import_or_skip
 
@@ -109,3 +110,16 @@ def test_entropy_of_labels():
     total_bits = 2 * (2 * 1 + 2 * 2)
     assert entropy(rows, released, (None, WAYS)) == pytest.approx(lost_bits / total_bits)
     assert entropy(rows, [["20", "a"], ["20", "a"], ["30", "b"], ["40", "c"]], (None, WAYS)) == 0
+
+
+def test_choices_are_summed_up_by_how_near_the_best_they_are():
+    choices = [
+        ["a", "x", "0.1000", "x", "0.1000"],
+        ["b", "x", "0.1030", "y", "0.1000"],
+        ["c", "x", "0.1200", "y", "0.1000"],
+        ["d", "-", "-", "-", "-"],
+    ]
+    assert summarize_choices(choices) == (
+        "Of 3 choices, 1 have the least error, and 1 at most 1.05 times it; the worst has 1.20"
+        " times it."
+    )

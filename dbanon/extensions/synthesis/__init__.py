@@ -13,9 +13,11 @@ EXTENSION = Extension(
             " together.",
         )
     },
-    # The core looks runners up by these names: for private jobs, and for the SQL procedures.
+    # The core looks runners up by these names: for private jobs, for the SQL procedures, and for
+    # advice.
     runners={
         "private": "dbanon.extensions.synthesis.runner:RUNNER",
         "private_procedure": "dbanon.extensions.synthesis.plpython:synthetic",
+        "private_forecast": "dbanon.extensions.synthesis.forecast:forecast_synthetic_rows",
     },
 )
