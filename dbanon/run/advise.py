@@ -40,12 +40,7 @@ from dbanon.data.extension import load_runner
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import NOMINAL
 from dbanon.data.types import JsonObject
-from dbanon.errors import (
-    NoQuasiIdentifiers,
-    NoRows,
-    NothingFits,
-    PrivacyWarning,
-)
+from dbanon.errors import NoQuasiIdentifiers, NoRows, NothingFits, PrivacyWarning
 from dbanon.job.job import Job
 from dbanon.job.nulls import ERROR
 from dbanon.job.policy import Policy
