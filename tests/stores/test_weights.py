@@ -452,8 +452,11 @@ def test_advice_says_what_would_be_reidentified_by_the_weight(database: Database
         assert measured.risk is not None
         assert measured.risk.expected == pytest.approx(expected)
         assert measured.risk.design_weight == ("wgt" if is_weight else None)
+        assert measured.design_weight == measured.start.get("design_weight")
+        assert measured.design_weight == measured.risk.design_weight
         of_frame = dbanon.advise(frame.drop(columns="id"), **options)
         assert of_frame.risk == measured.risk
+        assert of_frame.design_weight == measured.design_weight
         # Trial releases are those without weights.
         without = dbanon.advise(frame.drop(columns=["id", "wgt"]), **options)
         assert losses_of(of_frame) == losses_of(without)
@@ -495,18 +498,31 @@ def test_an_exported_file_is_counted_again(database: Database, tmp_path: Path, f
         dbanon.verify_file(path)
 
 
-def test_a_weight_that_may_be_missing_is_not_proposed(database: Database) -> None:
+# Values of a number column that are no weights, and that only these databases can store.
+OWN_VALUES = {
+    "duckdb": ["'NaN'", "'Infinity'"],
+    "sqlite": ["9e999", "'qz'"],
+    "postgresql": ["'NaN'", "'Infinity'"],
+    "mariadb": [],
+}
+
+
+def test_a_column_with_other_values_than_weights_is_not_proposed(database: Database) -> None:
     load(database)
     people = database.relation("people")
-    database.execute(
-        f"ALTER TABLE {people} RENAME COLUMN w TO sampling_weight",
-        f"UPDATE {people} SET sampling_weight = NULL WHERE id < 10",
-    )
+    database.execute(f"ALTER TABLE {people} RENAME COLUMN w TO sampling_weight")
     options: dict[str, Any] = {"quasi_identifiers": QI, "k": [3, 4], "methods": ["mdav"]}
-    advice = dbanon.advise(database.url, table="people", key=["id"], **options)
-    assert advice.design_weight is None
-    assert "design_weight" not in advice.start
-    assert advice.rules["sampling_weight"]["role"] == "drop"
+    for value in ("NULL", "0", "-1", *OWN_VALUES[database.name]):
+        database.execute(f"UPDATE {people} SET sampling_weight = {value} WHERE id < 10")
+        advice = dbanon.advise(database.url, table="people", key=["id"], **options)
+        assert advice.design_weight is None, value
+        assert "design_weight" not in advice.start
+        assert advice.rules["sampling_weight"]["role"] == "drop"
+        assert advice.risk is not None
+        assert advice.risk.design_weight is None
+        proposed = call("init", database.url, "--table", "people")
+        assert proposed.exit_code == 0, proposed.output
+        assert "role: weight" not in proposed.stdout
 
 
 def test_the_risk_of_a_job_takes_the_weight_of_its_columns(
