@@ -88,41 +88,28 @@ def test_refused_inputs(run_sql: Run, names: Any, options: str, code: str | None
     assert "qz" not in str(refused.value)
 
 
-def test_it_reads_with_the_callers_rights(
-    run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
-) -> None:
+def test_it_reads_with_the_callers_rights(run_sql: Run, sql_role: Callable[..., str]) -> None:
     run_sql(PEOPLE)
     run_sql(PERSONS)
-    run_sql("CREATE ROLE measured")
-    try:
-        run_sql("GRANT dbanon_runner TO measured")
-        run_sql("GRANT USAGE ON SCHEMA app TO measured")
-        run_sql("GRANT SELECT (id, age, region) ON app.people TO measured")
-        with connect() as connection:
-            connection.execute("SET ROLE measured")
-            [(count,)] = connection.execute(
-                "SELECT value FROM dbanon.disclosure_risk('app.people', '{age,region}',"
-                ' \'{"key": ["id"]}\') LIMIT 1'
-            )
-            assert count == 120
-            for names, options in (
-                (["age", "sex"], "{}"),
-                (["age"], '{"weight": "w"}'),
-                (["age"], '{"population": "app.persons"}'),
-                (["age"], '{"released": "app.persons"}'),
-            ):
-                with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                    connection.execute(RISK, ("app.people", names, options))
-                connection.rollback()
-                connection.execute("SET ROLE measured")
-        run_sql("REVOKE dbanon_runner FROM measured")
-        with connect() as connection:
-            connection.execute("SET ROLE measured")
-            with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                connection.execute(RISK, ("app.people", ["age"], "{}"))
-    finally:
-        run_sql("DROP OWNED BY measured")
-        run_sql("DROP ROLE measured")
+    url = sql_role("measured")
+    run_sql("GRANT SELECT (id, age, region) ON app.people TO measured")
+    [(count,)] = run_sql(
+        "SELECT value FROM dbanon.disclosure_risk('app.people', '{age,region}',"
+        ' \'{"key": ["id"]}\') LIMIT 1',
+        url=url,
+    )
+    assert count == 120
+    for names, options in (
+        (["age", "sex"], "{}"),
+        (["age"], '{"weight": "w"}'),
+        (["age"], '{"population": "app.persons"}'),
+        (["age"], '{"released": "app.persons"}'),
+    ):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            run_sql(RISK, "app.people", names, options, url=url)
+    run_sql("REVOKE dbanon_runner FROM measured")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        run_sql(RISK, "app.people", ["age"], "{}", url=url)
 
 
 @pytest.mark.parametrize("options", [{}, {"weight": "w", "household": "home", "suda_size": 2}])
@@ -222,21 +209,13 @@ def test_evaluate_needs_python_in_the_server(
 
 
 def test_evaluate_measures_with_the_callers_rights(
-    run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
+    run_sql: Run, sql_role: Callable[..., str]
 ) -> None:
-    """Who may read the release only learns nothing of its source."""
+    """A role that may only read the release learns nothing about its source."""
     run_sql(PEOPLE)
     run_sql(RELEASE)
-    run_sql("CREATE ROLE reader")
-    try:
-        run_sql("GRANT dbanon_runner TO reader")
-        run_sql("GRANT USAGE ON SCHEMA app, release TO reader")
-        run_sql("GRANT SELECT ON release.p TO reader")
-        with connect() as connection:
-            connection.execute("SET ROLE reader")
-            assert connection.execute(EVALUATE, ("release.p", None, "{}")).fetchall()
-            with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                connection.execute(EVALUATE, ("release.p", "app.people", '{"risk": {}}'))
-    finally:
-        run_sql("DROP OWNED BY reader")
-        run_sql("DROP ROLE reader")
+    url = sql_role("reader")
+    run_sql("GRANT SELECT ON release.p TO reader")
+    assert run_sql(EVALUATE, "release.p", None, "{}", url=url)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        run_sql(EVALUATE, "release.p", "app.people", '{"risk": {}}', url=url)
