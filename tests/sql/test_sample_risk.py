@@ -196,6 +196,24 @@ def test_evaluate_refuses_wrong_options(
     assert words in f"{refused.value.diag.message_primary} {refused.value.diag.message_hint}"
 
 
+@pytest.mark.parametrize(
+    ("entity", "options"), [("home", {}), ("pid", {"entity_normalize": "casefold"})]
+)
+def test_evaluate_refuses_persons_with_several_rows(
+    run_sql: Run, entity: str, options: dict[str, str]
+) -> None:
+    run_sql(PEOPLE)
+    run_sql("ALTER TABLE app.people ADD pid text")
+    run_sql("UPDATE app.people SET pid = CASE WHEN id = 2 THEN 'P-1' ELSE 'p-' || id END")
+    call = (
+        "SELECT rows_out FROM dbanon.gaa_cp('app.people', 'release.p', '{age}', 4,"
+        " entity => %s, options => %s)"
+    )
+    run_sql(call, entity, json.dumps(options))
+    with pytest.raises(psycopg.Error, match="persons have several rows"):
+        run_sql(EVALUATE, "release.p", "app.people", '{"risk": {}}')
+
+
 def test_evaluate_needs_python_in_the_server(
     run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
 ) -> None:
