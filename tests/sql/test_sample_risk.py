@@ -149,13 +149,13 @@ def test_evaluate_measures_source_and_release(
 ) -> None:
     run_sql(PEOPLE)
     run_sql(RELEASE)
-    without = run_sql(EVALUATE, "release.p", "app.people", "{}")
+    rows_without_risk = run_sql(EVALUATE, "release.p", "app.people", "{}")
     rows = run_sql(EVALUATE, "release.p", "app.people", json.dumps({"risk": options}))
-    assert [row for row in rows if row in without] == without
+    assert [row for row in rows if row in rows_without_risk] == rows_without_risk
     risk: Any = dbanon.evaluate_release(
         sql_url, "release.p", original="app.people", risk=options
     ).risk
-    assert [row for row in rows if row not in without] == list(risk.measure_rows())
+    assert [row for row in rows if row not in rows_without_risk] == list(risk.measure_rows())
     assert any("For the controller of the data" in str(row[3]) for row in rows)
     # A view has no key, and its rows need none.
     run_sql("CREATE VIEW app.seen AS SELECT * FROM app.people")
