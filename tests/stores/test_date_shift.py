@@ -214,7 +214,7 @@ def test_other_offsets_in_earlier_releases(database: Database, tmp_path: Path) -
 def test_earlier_releases_that_the_ledger_finds(
     database: Database, make_database: Any, tmp_path: Path
 ) -> None:
-    """They are in the target's ledger, and have the name of the source or, on PostgreSQL, its oid."""
+    """They are in the target's ledger, under the source's name or, on PostgreSQL, its oid."""
     load(database)
     other = make_database("sqlite" if database.name == "duckdb" else "duckdb")
     assert warnings_of_history(database, target=other.url) == []
