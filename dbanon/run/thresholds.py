@@ -14,7 +14,6 @@ from math import isfinite
 
 import numpy as np
 
-from dbanon.data.schema import Kind
 from dbanon.errors import InvalidParameter
 from dbanon.job.job import Job
 from dbanon.sessions.base import Relation
@@ -60,7 +59,7 @@ def _take_threshold(
     [attribute] = source.complete_attributes_from_values(relation, [relation.attribute(name)])
     job.policy.coding.require_numbers(attribute)
     value = source.read_quantile(relation, attribute, float(percentile[1:]) / 100)
-    if value is not None and attribute.kind is Kind.FLOAT and attribute.bits == 32:
+    if value is not None and attribute.has_single_precision:
         # The number that the text of a real shows, not its binary value.
         value = float(str(np.float32(value)))
     if value is None or not isfinite(value):

@@ -210,7 +210,6 @@ def code_value(value: object, attribute: Attribute, coding: CopyCoding) -> str |
     """
     if value is None:
         return None
-    is_single = attribute.kind is Kind.FLOAT and attribute.bits == 32
-    text = str(np.float32(str(value)) if is_single else value)
+    text = str(np.float32(str(value)) if attribute.has_single_precision else value)
     label = coding.label_of(float(text))
     return text if label is None else label

@@ -235,6 +235,19 @@ def test_numbers_of_single_precision(database: Database, make_database: Any) -> 
             assert {*map(float, counts)} == {0.7, 0.8, 0.9, 1.0, 1.1, 1.2}
 
 
+def test_single_precision_in_classes(database: Database) -> None:
+    numbers = [i % 30 / 10 for i in range(120)]
+    columns = {"id": "integer PRIMARY KEY", "size": "real"}
+    database.load("people", columns, list(enumerate(numbers)))
+    coding: dict[str, Any] = {"quasi_identifiers": ["size"], "method": "full_domain"}
+    coding["recode"] = {"size": [0.7, 1.3]}
+    database.anonymize(**coding)
+    frame = pd.DataFrame({"size": np.array(numbers, np.float32)})
+    of_frame, _ = dbanon.anonymize_frame(frame, k=3, **coding)
+    for labels in (sizes(database), list(of_frame["size"])):
+        assert Counter(labels) == {"1.3+": 68, "[0.7, 1.3)": 24, "<0.7": 28}
+
+
 def sizes(database: Database) -> list[str]:
     released = database.rows(f"SELECT size FROM {database.relation('release.people')}")
     return [str(size) for (size,) in released]
