@@ -191,6 +191,20 @@ def test_whole_numbers_are_counted(weights: tuple[float, ...], is_whole: bool) -
     assert problem == (None if is_whole else "not all are whole numbers above 0")
 
 
+def test_whole_means_are_not_rounded_up() -> None:
+    """The class of ten rows cannot take the five that are missing, and no other one may."""
+    table = [(20, 1.5)] * 10 + [(40, 2.0)] * 3 + [(60, 2.0)] * 3
+    released_frame, _ = dbanon.anonymize_frame(
+        pd.DataFrame(table, columns=["age", "w"]),
+        quasi_identifiers=["age"],
+        k=3,
+        design_weight="w",
+        weight_as="rounded",
+    )
+    counts = Counter(released_frame.itertuples(index=False, name=None))
+    assert counts == {(20, 1): 10, (40, 2): 3, (60, 2): 3}
+
+
 def test_small_weights_are_not_rounded(database: Database) -> None:
     """A row of weight 0 would not count."""
     load(database)
@@ -273,7 +287,7 @@ def test_the_recount_refuses_other_weights(
 
     monkeypatch.setattr(SqlTarget, "count_values", count_another)
     options: dict[str, Any] = {"quasi_identifiers": QI, "design_weight": "w"}
-    refuse(database, RecountFailed, "their sum is not that of the originals", **options)
+    refuse(database, RecountFailed, "their sum is not the one that was computed", **options)
 
 
 def test_verify_recounts_weights(database: Database) -> None:
@@ -283,7 +297,7 @@ def test_verify_recounts_weights(database: Database) -> None:
     [(weight,)] = database.rows(f"SELECT max(w) FROM {table}")
     # Lower the weight of a class, whose rows stay alike.
     database.execute(f"UPDATE {table} SET w = w - 1 WHERE w > {float(weight) - 1e-6!r}")
-    with pytest.raises(RecountFailed, match="their sum is not that of the originals"):
+    with pytest.raises(RecountFailed, match="their sum is not the one that was computed"):
         dbanon.verify(database.url, "release.people")
 
 
@@ -494,7 +508,7 @@ def test_an_exported_file_is_counted_again(database: Database, tmp_path: Path, f
     half = pa.array([type(weight)(weight / 2) for weight in table["w"].to_pylist()])
     changed = table.set_column(table.schema.get_field_index("w"), table.schema.field("w"), half)
     parquet.write_table(changed, path)
-    with pytest.raises(RecountFailed, match="their sum is not that of the originals"):
+    with pytest.raises(RecountFailed, match="their sum is not the one that was computed"):
         dbanon.verify_file(path)
 
 
