@@ -55,25 +55,25 @@ options = {"suppression": suppression, "max_suppression": suppression} if suppre
 forget_peak()
 before, started = peak_memory(), time.process_time()
 try:
-    found = dbanon.partition(frame, k, method="full_domain", hierarchies=trees, **options)
+    partition = dbanon.partition(frame, k, method="full_domain", hierarchies=trees, **options)
 except InvalidParameter:
     print(json.dumps("refused"))
     sys.exit()
-seconds, used = time.process_time() - started, peak_memory() - before
-labels = np.asarray(found.labels)
+seconds, mebibytes = time.process_time() - started, peak_memory() - before
+labels = np.asarray(partition.labels)
 np.save(folder + "/labels.npy", labels)
-kept = frame[labels >= 0]
+released = frame[labels >= 0]
 losses = []
-for name, level in found.levels.items():
-    numbers = found.number_levels.get(name)
+for name, level in partition.levels.items():
+    numbers = partition.number_levels.get(name)
     if numbers is not None:
-        losses.append(float(numbers.loss(kept[name].to_numpy(float), level).mean()))
+        losses.append(float(numbers.loss(released[name].to_numpy(float), level).mean()))
     else:
         losses.append(level / trees[name].height if name in trees else float(level))
-share = len(kept) / len(frame)
+share = len(released) / len(frame)
 loss = share * sum(losses) / len(losses) + 1 - share
-figures = dict(getattr(found, "owner_figures", {}))
-print(json.dumps([seconds, used, loss, dict(found.levels), figures]))
+figures = dict(getattr(partition, "owner_figures", {}))
+print(json.dumps([seconds, mebibytes, loss, dict(partition.levels), figures]))
 """
 )
 
