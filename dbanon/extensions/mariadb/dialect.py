@@ -416,6 +416,7 @@ class MariadbDialect(Dialect):
     quotation_mark = QUOTATION_MARK
     name_limit = 64
     staging_suffix = STAGING_OPTIONS
+    random_number = "rand()"
 
     def text_of(self, attribute: Attribute) -> str:
         return as_text(attribute, f"s.{quote(attribute.name)}")

@@ -329,6 +329,7 @@ class SqliteDialect(Dialect):
     driver : the connection of Python's module sqlite3.
     """
 
+    random_number = "(random() & 4294967295) / 4294967296.0"
     unsupported_in_views = frozenset(["true", "false"])
 
     def __init__(self, driver: sqlite3.Connection) -> None:
