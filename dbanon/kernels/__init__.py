@@ -64,7 +64,9 @@ from dbanon.kernels._kernels import (  # noqa: E402
     column_squares,
     exact_sums,
     floats_text,
+    group_rows,
     grouped,
+    hash_rows,
     integer_class_means,
     integers_text,
     recombined,
@@ -75,6 +77,7 @@ from dbanon.kernels._kernels import (  # noqa: E402
     simd_levels,
     split_rows,
     standardized,
+    take_numbers,
 )
 
 __all__ = [
@@ -126,7 +129,9 @@ __all__ = [
     "column_squares",
     "exact_sums",
     "floats_text",
+    "group_rows",
     "grouped",
+    "hash_rows",
     "integer_class_means",
     "integers_text",
     "mdav_brute",
@@ -138,6 +143,7 @@ __all__ = [
     "simd_levels",
     "split_rows",
     "standardized",
+    "take_numbers",
 ]
 
 

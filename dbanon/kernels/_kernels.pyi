@@ -1,7 +1,7 @@
 """Compiled kernels. Arrays are float64, C-contiguous, (n, p); labels are int32, (n,)."""
 
-from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -639,6 +639,43 @@ def shuffled_classes(
     members, starts: as ``grouped`` gives them; classes: int64 (c,); words: r random words, one
     per record of these classes, else ValueError. Also returns, as first array, the index of each
     record's class among these, counted from ``first``, int64 (r,).
+    """
+
+def group_rows(
+    rows: Iterable[tuple[object, ...]], others: int, salt: bytes, most: int
+) -> list[tuple[bool, int, int, list[int]]] | None:
+    """Group rows that SQLite returns by their first value, and count the groups of each size.
+
+    rows: tuples of a value and those of other columns, as for ``hash_rows``; others: how many
+    columns; salt: random bytes, under which texts and BLOBs are hashed; most: the most groups.
+    Values are equal if SQLite's binary comparison says so, as 1 and 1.0 are. Returns, for each size
+    and apart for the group of None: whether it is that of None, the size in rows, the number of
+    groups, and per other column the number of groups with a single value of it, or with None
+    alone. Returns None if there are more groups, or values of other types.
+    """
+
+def hash_rows(rows: Iterable[tuple[object, ...]], salt: bytes) -> tuple[int, int, int]:
+    """Add up the hashes of rows that SQLite returns, modulo 2**128.
+
+    rows: tuples of integers, floats, bytes, None, and texts as bytearrays. A row's hash is
+    BLAKE2b of the salt and of what marshal.dumps(row, 2) is, with a text as a tuple of its bytes.
+    Returns the number of rows, and the high and the low 64 bits of the sum.
+    """
+
+def take_numbers(
+    rows: Iterator[tuple[object, ...]], most: int, is_number: Sequence[bool]
+) -> tuple[
+    npt.NDArray[np.int64],
+    npt.NDArray[np.float64],
+    npt.NDArray[np.bool_] | None,
+    list[list[Any]],
+]:
+    """Take up to ``most`` rows of an integer key and p values.
+
+    is_number: for each value, whether it becomes a float. Values that are no numbers are converted
+    as int() and float() do. Returns the keys, int64 (n,); floats, float64 (n * p,), 0 for None and
+    for others; bool (n * p,), which values are not None, or None if none is; and the values of each
+    column that is no number.
     """
 
 def integers_text(values: npt.NDArray[np.int64]) -> bytes:
