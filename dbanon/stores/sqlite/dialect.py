@@ -159,6 +159,15 @@ def quote_type(sql_type: str) -> str:
     return sql_type if is_type_name and not keywords & _CONSTRAINT_KEYWORDS else quote(sql_type)
 
 
+def has_real_affinity(declared_type: str) -> bool:
+    """Whether a table's column of a declared type stores all numbers as floats."""
+    upper_type = declared_type.upper()
+    # SQLite decides by the first of these that occurs, in this order.
+    words = ("INT", "CHAR", "CLOB", "TEXT", "BLOB", "REAL", "FLOA", "DOUB")
+    deciding_word = next((word for word in words if word in upper_type), "")
+    return deciding_word in ("REAL", "FLOA", "DOUB")
+
+
 def to_attribute(name: str, declared_type: str, nullable: bool) -> Attribute:
     """Build a column's attribute from its declared type, by SQLite's affinity rules."""
     upper_type = declared_type.upper()

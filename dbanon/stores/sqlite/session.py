@@ -18,6 +18,7 @@ import sqlalchemy
 from numpy.typing import NDArray
 
 from dbanon.data.chunks import Chunk
+from dbanon.data.counts import Recount
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Schema
@@ -25,7 +26,7 @@ from dbanon.data.types import SqlRow
 from dbanon.errors import MixedTypes
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.recoding import ReleasedColumn
-from dbanon.sessions import statements
+from dbanon.sessions import recount_statements, statements
 from dbanon.sessions.base import (
     Locator,
     OnSql,
@@ -175,6 +176,24 @@ class SqliteSession(FileSession):
         return super().count_value_groups(
             from_rows, value, originals, is_rare_condition, rare_below
         )
+
+    def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
+        keys = self.catalog.columns_as_displayed(relation, quasi_identifiers)
+        if self._is_stored(relation):
+            # A column that stores all numbers as floats does not hold both 1 and 1.0, so that the
+            # value alone, which is the first expression, tells its values apart.
+            source = self.catalog.find_source(relation)
+            keys = [
+                key[:1] if dialect.has_real_affinity(source.attribute(name).sql_type) else key
+                for name, key in zip(quasi_identifiers, keys, strict=True)
+            ]
+        return Recount.of_sizes(self.rows(recount_statements.recount_classes(relation, keys)))
+
+    def _is_stored(self, relation: RelationName) -> bool:
+        """Whether a relation is an ordinary table: neither a view nor a virtual table."""
+        query = "SELECT count(*) FROM sqlite_master WHERE name = ? AND rootpage > 0"
+        [(n_stored,)] = self.rows(query, (self.catalog.resolve_output(relation).name,))
+        return bool(n_stored)
 
     def _compares_bytes(self) -> bool:
         """Whether all columns of the database compare texts by their UTF-8 bytes."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dbanon.data.schema import Attribute, Kind
+from dbanon.sessions.names import RelationName
 from dbanon.stores.sqlite import dialect
 from dbanon.stores.sqlite.store import SqliteStore
 
@@ -149,3 +150,30 @@ def test_converters_of_the_caller_do_not_join_groups() -> None:
         with SqliteStore(connection).session(write=False) as session:
             counts = session.count_value_groups("rows AS s", "s.v", ["s.a"], "count(*) < 2", 2)
     assert sorted(counts) == [(0, 1, 1, 1, 1), (0, 2, 1, 0, 0)]
+
+
+@pytest.mark.parametrize("sql_type", ["REAL", "DOUBLE", "FLOAT", "NUMERIC", "FLOAT BLOB"])
+@pytest.mark.parametrize("relation", ["stored", "seen", "mixed"])
+def test_recounts_tell_integers_from_floats(
+    connection: sqlite3.Connection, sql_type: str, relation: str
+) -> None:
+    """A table of floats holds no integers; a view of the same type can hold both."""
+    connection.execute(f'CREATE TABLE stored (v "{sql_type}")')
+    connection.execute(f'CREATE TABLE others (v "{sql_type.replace("O", "0").replace("A", "4")}")')
+    for table in ("stored", "others"):
+        connection.execute(f"INSERT INTO {table} VALUES (1), (1.0), ('1'), ('a'), (x'61'), (NULL)")
+        connection.execute(f"INSERT INTO {table} VALUES (2.5), ('A'), (0), (-0.0)")
+    connection.execute("CREATE VIEW seen AS SELECT v FROM stored")
+    connection.execute("CREATE VIEW mixed AS SELECT v FROM stored UNION ALL SELECT v FROM others")
+    connection.commit()
+    statements: list[str] = []
+    displayed = f"SELECT count(*) FROM {relation} GROUP BY v COLLATE BINARY, typeof(v)"
+    sizes = sorted(size for (size,) in connection.execute(displayed))
+    with SqliteStore(connection, statements.append).session(write=False) as session:
+        del statements[:]
+        histogram = session.recount(RelationName(None, relation), ["v"]).histogram
+        [grouping] = [statement for statement in statements if "GROUP BY" in statement]
+    counted = [size for size, n_classes in histogram.items() for _ in range(n_classes)]
+    assert sorted(counted) == sizes
+    is_plain = relation == "stored" and sql_type in ("REAL", "DOUBLE", "FLOAT")
+    assert ("typeof" in grouping) != is_plain
