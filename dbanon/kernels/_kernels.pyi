@@ -641,19 +641,6 @@ def shuffled_classes(
     record's class among these, counted from ``first``, int64 (r,).
     """
 
-def group_rows(
-    rows: Iterable[tuple[object, ...]], others: int, salt: bytes, most: int
-) -> list[tuple[bool, int, int, list[int]]] | None:
-    """Group rows that SQLite returns by their first value, and count the groups of each size.
-
-    rows: tuples of a value and those of other columns, as for ``hash_rows``; others: how many
-    columns; salt: random bytes, under which texts and BLOBs are hashed; most: the most groups.
-    Values are equal if SQLite's binary comparison says so, as 1 and 1.0 are. Returns, for each size
-    and apart for the group of None: whether it is that of None, the size in rows, the number of
-    groups, and per other column the number of groups with a single value of it, or with None
-    alone. Returns None if there are more groups, or values of other types.
-    """
-
 def hash_rows(rows: Iterable[tuple[object, ...]], salt: bytes) -> tuple[int, int, int]:
     """Add up the hashes of rows that SQLite returns, modulo 2**128.
 
@@ -664,18 +651,13 @@ def hash_rows(rows: Iterable[tuple[object, ...]], salt: bytes) -> tuple[int, int
 
 def take_numbers(
     rows: Iterator[tuple[object, ...]], most: int, is_number: Sequence[bool]
-) -> tuple[
-    npt.NDArray[np.int64],
-    npt.NDArray[np.float64],
-    npt.NDArray[np.bool_] | None,
-    list[list[Any]],
-]:
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.int64], list[list[Any]]]:
     """Take up to ``most`` rows of an integer key and p values.
 
-    is_number: for each value, whether it becomes a float. Values that are no numbers are converted
-    as int() and float() do. Returns the keys, int64 (n,); floats, float64 (n * p,), 0 for None and
-    for others; bool (n * p,), which values are not None, or None if none is; and the values of each
-    column that is no number.
+    is_number: for each value, whether it becomes a float, as float() converts it. Returns the keys,
+    int64 (n,); floats, float64 (n * p,), 0 for None and for other values; the indices of None in
+    them, int64 (m,); and for each column its values that are no floats: an empty list where
+    is_number is true.
     """
 
 def integers_text(values: npt.NDArray[np.int64]) -> bytes:

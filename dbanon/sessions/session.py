@@ -502,22 +502,6 @@ class Session(ABC):
         self.stage_labels(microdata, partition, source.required_locator.types)
         return statements.released_rows(source.from_clause, source.required_locator.expressions)
 
-    def count_value_groups(
-        self,
-        from_rows: str,
-        value: str,
-        originals: Sequence[str],
-        is_rare_condition: str,
-        rare_below: int | None,
-    ) -> Sequence[SqlRow]:
-        """Count the groups of rows with equal values of a column; see ``statements.value_groups``.
-
-        Parameters
-        ----------
-        rare_below : the condition is true for groups of fewer rows; None if it counts persons.
-        """
-        return self.rows(statements.value_groups(from_rows, value, originals, is_rare_condition))
-
     def class_numbers(self, partition: Partition) -> NDArray[np.int32]:
         """Return the random number of each class in staging tables, int32 (n_classes,).
 

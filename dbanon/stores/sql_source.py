@@ -414,7 +414,7 @@ class SqlSource:
         return int(n_present), int(n_texts)
 
     def group_by_value(self, draft: PreparedRelease, name: str) -> ValueGroups:
-        """Group the released rows by their value in a column, in the database.
+        """Group the released rows by their value in a column, in SQL, without reading values.
 
         Raises
         ------
@@ -428,9 +428,7 @@ class SqlSource:
         value = session.dialect.grouping_sql(draft.relation.attribute(name))
         # Also count, for each of these, the groups in which all rows have the same original value.
         quasi_identifiers = draft.microdata.attributes
-        return self._group_rows(
-            draft, name, value, quasi_identifiers, is_rare_condition, None if persons else k
-        )
+        return self._group_rows(draft, name, value, quasi_identifiers, is_rare_condition)
 
     def group_by_original(
         self, draft: PreparedRelease, name: str, columns: Sequence[str]
@@ -464,7 +462,6 @@ class SqlSource:
         value: str,
         compared_columns: Sequence[Attribute],
         is_rare_condition: str,
-        rare_below: int | None = 0,
     ) -> ValueGroups:
         """Group the released rows by ``value``, and find groups with a single value of a column.
 
@@ -474,18 +471,16 @@ class SqlSource:
         value : SQL of the value to group by.
         compared_columns : the columns to check for a single value within each group.
         is_rare_condition : SQL that is true for groups to be counted as rare: those below k.
-        rare_below : groups of fewer rows are rare; None if the condition counts persons.
         """
         session, partition = self.session, draft.release.partition
         rows = session.released_rows(draft.relation, draft.microdata, partition)
-        counts = session.count_value_groups(
+        query = statements.value_groups(
             rows + self._join_grouped_values(draft),
             value,
             [self._original_value(draft, attribute) for attribute in compared_columns],
             is_rare_condition,
-            rare_below,
         )
-        result = np.array([[int(cell) for cell in row] for row in counts], np.int64)
+        result = np.array([[int(cell) for cell in row] for row in session.rows(query)], np.int64)
         result = result.reshape(-1, 4 + len(compared_columns))
         # The result has one row per group size, and another one for the group of NULL. After these
         # four columns comes, for each compared column, how many groups have a single value of it.

@@ -7,56 +7,50 @@
 
 namespace dbanon {
 
-RowHashes::RowHashes(const std::uint8_t* salt, std::size_t size)
-    : bytes_(salt, salt + size), salt_size_(size) {}
+RowHashes::RowHashes(const char* salt, std::size_t size) : bytes_(salt, salt + size), salt_size_(size) {}
 
 template <std::size_t kBytes>
-void RowHashes::add_little_endian(std::uint64_t value) {
-    for (std::size_t i = 0; i < kBytes; ++i) {
-        bytes_.push_back(static_cast<std::uint8_t>(value >> 8 * i));
-    }
+void RowHashes::add_type(char type, std::uint64_t word) {
+    std::array<std::uint8_t, 1 + kBytes> bytes{static_cast<std::uint8_t>(type)};
+    for (std::size_t i = 0; i < kBytes; ++i) bytes[1 + i] = static_cast<std::uint8_t>(word >> 8 * i);
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
 }
 
 void RowHashes::begin_row(std::size_t n_values) {
     bytes_.resize(salt_size_);
-    add_type('(');
-    add_little_endian<4>(n_values);
+    add_type<4>('(', n_values);
 }
 
-void RowHashes::add_null() { add_type('N'); }
+void RowHashes::add_null() { add_type<0>('N', 0); }
 
 void RowHashes::add_integer(std::int64_t value) {
+    const std::uint64_t word = static_cast<std::uint64_t>(value);
     if (value >= std::numeric_limits<std::int32_t>::min() &&
         value <= std::numeric_limits<std::int32_t>::max()) {
-        add_type('i');
-        add_little_endian<4>(static_cast<std::uint64_t>(value));
-        return;
+        return add_type<4>('i', word);
     }
     // Digits of 15 bits, the lowest first; their number has the sign of the value.
     constexpr int kDigitBits = 15;
-    const std::uint64_t word = static_cast<std::uint64_t>(value);
     std::uint64_t rest = value < 0 ? std::uint64_t{0} - word : word;
     const std::uint64_t n_digits =
         static_cast<std::uint64_t>((std::bit_width(rest) + kDigitBits - 1) / kDigitBits);
-    add_type('l');
-    add_little_endian<4>(value < 0 ? std::uint64_t{0} - n_digits : n_digits);
-    for (; rest; rest >>= kDigitBits) add_little_endian<2>(rest & ((1u << kDigitBits) - 1));
+    add_type<4>('l', value < 0 ? std::uint64_t{0} - n_digits : n_digits);
+    for (; rest; rest >>= kDigitBits) {
+        const std::uint64_t digit = rest & ((1u << kDigitBits) - 1);
+        bytes_.push_back(static_cast<std::uint8_t>(digit));
+        bytes_.push_back(static_cast<std::uint8_t>(digit >> 8));
+    }
 }
 
-void RowHashes::add_real(double value) {
-    add_type('g');
-    add_little_endian<8>(std::bit_cast<std::uint64_t>(value));
-}
+void RowHashes::add_real(double value) { add_type<8>('g', std::bit_cast<std::uint64_t>(value)); }
 
 void RowHashes::add_text(const char* bytes, std::size_t size) {
-    add_type('(');
-    add_little_endian<4>(1);
+    add_type<4>('(', 1);
     add_blob(bytes, size);
 }
 
 void RowHashes::add_blob(const char* bytes, std::size_t size) {
-    add_type('s');
-    add_little_endian<4>(size);
+    add_type<4>('s', size);
     add_written(bytes, size);
 }
 

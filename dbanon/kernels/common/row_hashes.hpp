@@ -14,7 +14,7 @@ namespace dbanon {
 class RowHashes {
    public:
     // The salt's bytes precede those of each row.
-    RowHashes(const std::uint8_t* salt, std::size_t size);
+    RowHashes(const char* salt, std::size_t size);
 
     void begin_row(std::size_t n_values);
     void add_null();
@@ -31,9 +31,9 @@ class RowHashes {
     std::array<std::uint64_t, 2> sum() const { return sum_; }
 
    private:
-    void add_type(char type) { bytes_.push_back(static_cast<std::uint8_t>(type)); }
+    // Adds the letter of a type and the low bytes of a word, the lowest first.
     template <std::size_t kBytes>
-    void add_little_endian(std::uint64_t value);
+    void add_type(char type, std::uint64_t word);
 
     std::vector<std::uint8_t> bytes_;
     std::size_t salt_size_;

@@ -8,10 +8,8 @@ from __future__ import annotations
 import functools
 import json
 import re
-import secrets
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
@@ -23,7 +21,7 @@ from numpy.typing import NDArray
 from dbanon.data.chunks import Chunk, chunk_from_columns
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
-from dbanon.kernels import group_rows, hash_rows, take_numbers
+from dbanon.kernels import hash_rows, take_numbers
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import require_years, uncopyable_type_error, uncopyable_value_error
@@ -205,12 +203,16 @@ def take_chunk(
     rows : rows of a row key and the stored value, or the code, of each attribute.
     """
     is_number = [attribute.kind not in _TIME_UNITS for attribute in attributes]
-    keys, flat_numbers, flat_valid, others = take_numbers(rows, chunk_rows, is_number)
+    keys, flat_numbers, missing, texts = take_numbers(rows, chunk_rows, is_number)
     numbers = flat_numbers.reshape(len(keys), len(attributes))
-    valid = None if flat_valid is None else flat_valid.reshape(numbers.shape)
-    time_positions = [i for i, attribute in enumerate(attributes) if attribute.kind in _TIME_UNITS]
-    for position, values in zip(time_positions, others, strict=True):
-        numbers[:, position] = _times_to_numbers(_TIME_UNITS[attributes[position].kind], values)
+    valid = None
+    if len(missing):
+        valid = np.ones(numbers.shape, bool)
+        valid.flat[missing] = False
+    for position, attribute in enumerate(attributes):
+        if attribute.kind in _TIME_UNITS:
+            unit = _TIME_UNITS[attribute.kind]
+            numbers[:, position] = _times_to_numbers(unit, texts[position])
     return chunk_from_columns(keys.reshape(-1, 1), numbers, valid, attributes)
 
 
@@ -292,18 +294,18 @@ def _to_storable_integer(value: int) -> int | float:
 
 # Stored in digests; changes whenever rows are hashed in another way.
 DIGEST_METHOD = "sqlite1"
-# A text is a bytearray, so that it differs from a BLOB and need not be valid UTF-8.
+# Texts are fetched as bytearrays, which differ from BLOBs and need not be valid UTF-8.
 _PROBE_ROW = (1, -(2**40), 2.5, None, bytearray(b"text"), b"blob")
-
-
-# The most groups that the compiled core holds, of about 40 bytes and 10 per column.
-_MOST_GROUPS = 2**20
 
 
 def digest_of_query(connection: sqlite3.Connection, query: str, salt: int) -> tuple[int, int]:
     """Return the number of rows of a query, and the sum of their hashes."""
-    with _texts_as_bytes(connection):
+    text_factory = connection.text_factory
+    connection.text_factory = bytearray
+    try:
         return _hash_rows(connection.execute(query), salt)
+    finally:
+        connection.text_factory = text_factory
 
 
 def digest_probe() -> str:
@@ -315,29 +317,6 @@ def _hash_rows(rows: Iterable[tuple[object, ...]], salt: int) -> tuple[int, int]
     """Return the number of rows, and the sum of their hashes."""
     n_rows, high_word, low_word = hash_rows(rows, salt.to_bytes(8, "little"))
     return n_rows, (high_word << 64) + low_word
-
-
-def count_groups(
-    connection: sqlite3.Connection, query: str, n_others: int
-) -> list[tuple[bool, int, int, list[int]]] | None:
-    """Group the rows of a query by its first column; None if the compiled core cannot.
-
-    Texts are compared by their bytes. See ``kernels.group_rows`` for the result.
-    """
-    salt = secrets.token_bytes(16)
-    with _texts_as_bytes(connection):
-        return group_rows(connection.execute(query), n_others, salt, _MOST_GROUPS)
-
-
-@contextmanager
-def _texts_as_bytes(connection: sqlite3.Connection) -> Iterator[None]:
-    """While the block runs, fetch texts as bytearrays, which differ from BLOBs."""
-    text_factory = connection.text_factory
-    connection.text_factory = bytearray
-    try:
-        yield
-    finally:
-        connection.text_factory = text_factory
 
 
 # Names of SQL functions that are written in Python.

@@ -152,31 +152,6 @@ class SqliteSession(FileSession):
     def read_numbers(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         return (np.array(rows, np.float64) for rows in self.connection.batches(query, chunk_rows))
 
-    def count_value_groups(
-        self,
-        from_rows: str,
-        value: str,
-        originals: Sequence[str],
-        is_rare_condition: str,
-        rare_below: int | None,
-    ) -> Sequence[SqlRow]:
-        # SQLite sorts all rows to group them; the compiled core takes half the time.
-        if rare_below is not None and self._compares_bytes():
-            # The plus changes no value, but keeps a caller's converters of column types away.
-            columns = ", ".join(f"+({column})" for column in (value, *originals))
-            query = f"SELECT {columns} FROM {from_rows}"
-            self.connection.report(query)
-            with translate_errors():
-                counts = dialect.count_groups(self.connection.driver, query, len(originals))
-            if counts is not None:
-                return [
-                    (is_null, size, n_groups, n_groups * (size < rare_below), *n_single)
-                    for is_null, size, n_groups, n_single in counts
-                ]
-        return super().count_value_groups(
-            from_rows, value, originals, is_rare_condition, rare_below
-        )
-
     def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
         keys = self.catalog.columns_as_displayed(relation, quasi_identifiers)
         if self._is_stored(relation):
@@ -194,19 +169,6 @@ class SqliteSession(FileSession):
         query = "SELECT count(*) FROM sqlite_master WHERE name = ? AND rootpage > 0"
         [(n_stored,)] = self.rows(query, (self.catalog.resolve_output(relation).name,))
         return bool(n_stored)
-
-    def _compares_bytes(self) -> bool:
-        """Whether all columns of the database compare texts by their UTF-8 bytes."""
-        driver = self.connection.driver
-        # The caller may have made LIKE case-sensitive, so do not use it.
-        collated = (
-            "SELECT count(*) FROM (SELECT sql FROM sqlite_master UNION ALL"
-            " SELECT sql FROM sqlite_temp_master) WHERE instr(lower(sql), 'collate')"
-        )
-        with translate_errors():
-            [(encoding,)] = driver.execute("PRAGMA encoding").fetchall()
-            [(n_collated,)] = driver.execute(collated).fetchall()
-        return bool(encoding == "UTF-8" and n_collated == 0)
 
     # -- staging ----------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ VALUES = (
     # What a converter of the connection may return.
     | st.booleans()
     | st.text(max_size=3)
+    | st.just("\ud800")
     | st.integers(2**63, 2**80)
 )
 
@@ -67,16 +68,15 @@ NUMBERS = st.none() | INTEGERS | st.floats()
 
 @given(st.lists(st.tuples(INTEGERS, NUMBERS, st.none() | st.text(), NUMBERS), max_size=9))
 def test_numbers_become_arrays(rows: list[Row]) -> None:
-    keys, numbers, valid, others = kernels.take_numbers(iter(rows), 9, [True, False, True])
+    keys, numbers, missing, others = kernels.take_numbers(iter(rows), 9, [True, False, True])
     assert keys.tolist() == [row[0] for row in rows]
     expected = [[row[1] or 0, 0, row[3] or 0] for row in rows]
     np.testing.assert_array_equal(
         numbers.reshape(-1, 3), np.array(expected, np.float64).reshape(-1, 3)
     )
-    is_known = [value is not None for row in rows for value in row[1:]]
-    assert (valid is None) == all(is_known)
-    assert valid is None or valid.tolist() == is_known
-    assert others == [[row[2] for row in rows]]
+    values = [value for row in rows for value in row[1:]]
+    assert missing.tolist() == [i for i, value in enumerate(values) if value is None]
+    assert others == [[], [row[2] for row in rows], []]
 
 
 def failing_rows() -> Iterator[Row]:
@@ -99,54 +99,3 @@ def test_errors_of_rows_are_raised() -> None:
         kernels.take_numbers(iter([(2**64, 1)]), 5, [True])
     with pytest.raises(ValueError, match="each column"):
         kernels.take_numbers(iter([(1, 2, 3)]), 5, [True])
-    with pytest.raises(ValueError, match="rows"):
-        kernels.take_numbers(iter([(1, 2)]), 0, [True])
-
-
-GROUPED = (
-    st.none() | st.integers(-2, 2) | st.sampled_from([1.0, 0.5, -0.0, b"1", b"", bytearray(b"1")])
-)
-
-
-@given(st.lists(st.tuples(GROUPED, GROUPED, GROUPED), max_size=30))
-def test_groups_are_those_of_plain_python(rows: list[Row]) -> None:
-    def key(value: object) -> tuple[bool, object]:
-        # A text differs from a BLOB, and 1 does not differ from 1.0.
-        is_text = isinstance(value, bytearray)
-        return is_text, bytes(value) if isinstance(value, bytearray) else value
-
-    groups: dict[tuple[bool, object], list[Row]] = {}
-    for row in rows:
-        groups.setdefault(key(row[0]), []).append(row)
-    expected: dict[tuple[bool, int], list[int]] = {}
-    for (_, value), members in groups.items():
-        counts = expected.setdefault((value is None, len(members)), [0, 0, 0])
-        counts[0] += 1
-        for i in (1, 2):
-            counts[i] += len({key(row[i]) for row in members}) == 1
-    counted = kernels.group_rows(rows, 2, b"salt", 100)
-    assert counted is not None
-    assert {
-        (is_null, size): [n_groups, *single] for is_null, size, n_groups, single in counted
-    } == expected
-    n_groups = len(groups)
-    assert kernels.group_rows(rows, 2, b"salt", n_groups) == counted
-    assert not n_groups or kernels.group_rows(rows, 2, b"salt", n_groups - 1) is None
-
-
-def test_many_groups_stay_apart() -> None:
-    numbers = [*range(3000), *(i * 2**32 for i in range(1, 3000)), *(i + 0.5 for i in range(3000))]
-    texts = [str(i).encode() for i in range(3000)]
-    values: list[object] = [*numbers, *texts, *map(bytearray, texts)]
-    counted = kernels.group_rows([(v, 1) for v in values * 2], 1, b"", 2**20)
-    assert counted == [(False, 2, len(values), [len(values)])]
-
-
-def test_rows_that_cannot_be_grouped_are_refused() -> None:
-    with pytest.raises(ValueError, match="each column"):
-        kernels.group_rows([(1, 2)], 2, b"", 9)
-    # A converter of the connection has returned what SQLite does not store.
-    assert kernels.group_rows([("a",)], 0, b"", 9) is None
-    assert kernels.group_rows([(2**70,)], 0, b"", 9) is None
-    with pytest.raises(ValueError, match="groups"):
-        kernels.group_rows([], 0, b"", 2**31)
