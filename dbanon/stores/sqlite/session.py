@@ -9,7 +9,7 @@ Public methods without a docstring override documented ones of ``sessions.sessio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -35,7 +35,7 @@ from dbanon.sessions.base import (
     prepend_class_and_position,
     row_id_shadowed_error,
 )
-from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.names import RelationName, quote, quote_list, unused_name
 from dbanon.sessions.storable_rows import storable_rows
 from dbanon.stores.file_session import FileSession
 from dbanon.stores.sqlite import dialect
@@ -51,6 +51,9 @@ from dbanon.stores.sqlite.tags import SqlitePersonTags
 
 # With so many rows a statement, labels are staged in half the time; SQLite takes 999 parameters.
 _ROWS_PER_INSERT = 100
+# The staging table of the source's released rows in their order: ordinal, class, position, and the
+# source columns, under their own names unless one is called as one of these.
+_SORTED_ROWS = "dbanon_sorted"
 
 
 class SqliteSession(FileSession):
@@ -250,6 +253,48 @@ class SqliteSession(FileSession):
                 attributes, rows, dialect.to_storable, first_value_index=0
             )
             self.connection.driver.executemany(insert_statement, rows_to_store).close()
+
+    def insert(
+        self,
+        table: RelationName,
+        values: Mapping[str, str],
+        source: Relation | None,
+        source_columns: Sequence[str] = (),
+        joins: str = "",
+    ) -> None:
+        if source is None:
+            super().insert(table, values, source, source_columns, joins)
+            return
+        # First sort the rows, then look up the values of their classes: in the order of the
+        # source, each lookup would read another page.
+        ordinal, class_column, position_column = (
+            unused_name(name, source_columns) for name in ("ordinal", "class", "position")
+        )
+        sorted_columns = [class_column, position_column, *source_columns]
+        # Without a type, a column keeps values as they are.
+        columns = [(ordinal, "INTEGER PRIMARY KEY"), *((name, "") for name in sorted_columns)]
+        self.run(statements.create_staging(_SORTED_ROWS, columns))
+        read_columns = "".join(f", s.{quote(name)}" for name in source_columns)
+        released_rows = statements.released_rows(
+            source.from_clause, source.required_locator.expressions
+        )
+        self.run(
+            f"INSERT INTO {quote(_SORTED_ROWS)} ({quote_list(sorted_columns)})"
+            f" SELECT l.class, l.position{read_columns} FROM {released_rows}"
+            " ORDER BY l.class, l.position"
+        )
+        # Expressions of shifted dates read the position of a row.
+        expressions = [
+            value.replace(statements.ROW_POSITION, f"s.{position_column}")
+            for value in values.values()
+        ]
+        # SQLite does not reorder the tables of a CROSS JOIN.
+        self.run(
+            f"INSERT INTO {table.quoted} ({quote_list(values)}) SELECT {', '.join(expressions)}"
+            f" FROM {quote(_SORTED_ROWS)} AS s CROSS JOIN {quote(statements.CLASSES)} AS c"
+            f" ON c.class = s.{class_column}{joins} ORDER BY s.{ordinal}"
+        )
+        self.run(f"DROP TABLE {self.temporary_schema}.{quote(_SORTED_ROWS)}")
 
     def exact_totals(
         self,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
+import dbanon
 from dbanon.data.schema import Attribute, Kind
 from dbanon.sessions.names import RelationName
 from dbanon.stores.sqlite import dialect
@@ -96,62 +98,6 @@ def test_whatever_is_no_number_is_counted(
         assert counts[0] == counts[1]
 
 
-ROWS = """
-CREATE TABLE rows (v {0}, a {0}, b {0});
-INSERT INTO rows SELECT v, v, NULL FROM odd;
-INSERT INTO rows SELECT v, iif(rowid % 3, v, 'other'), iif(rowid % 5, v, NULL) FROM odd;
-INSERT INTO rows SELECT v + 0, v, b FROM (SELECT v, b FROM rows);
-INSERT INTO rows SELECT upper(v), v, upper(v) FROM odd;
-"""
-
-
-@pytest.mark.parametrize("sql_type", [*TYPES, "TEXT COLLATE NOCASE", "TEXT collate rtrim"])
-def test_groups_are_those_that_sql_counts(connection: sqlite3.Connection, sql_type: str) -> None:
-    connection.execute("CREATE TABLE odd (v)")
-    for value in ODD_VALUES.split(";"):
-        connection.execute(f"INSERT INTO odd VALUES ({value})")
-    connection.executescript(ROWS.format(sql_type))
-    connection.execute("PRAGMA case_sensitive_like = ON")
-    statements: list[str] = []
-    with SqliteStore(connection, statements.append).session(write=False) as session:
-        for value in ("s.v", "CAST(s.v AS TEXT) COLLATE BINARY", "length(s.v)"):
-            arguments = "rows AS s", value, ["s.a", "s.b"], "count(*) < 3"
-            del statements[:]
-            counts = session.count_value_groups(*arguments, rare_below=3)
-            by_sql = session.count_value_groups(*arguments, rare_below=None)
-            assert sorted(counts) == sorted(by_sql)
-            # The first statement reads rows; where texts of a column are not compared by their
-            # bytes, SQLite groups them.
-            is_collated = "collate" in sql_type.lower()
-            assert ["GROUP BY" in statement for statement in statements] == [is_collated, True]
-
-
-def test_too_many_groups_are_counted_by_sql(
-    connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dialect, "_MOST_GROUPS", 2)
-    connection.execute("CREATE TABLE rows AS SELECT column1 AS v FROM (VALUES (1), (1), (2), (3))")
-    statements: list[str] = []
-    with SqliteStore(connection, statements.append).session(write=False) as session:
-        del statements[:]
-        counts = session.count_value_groups("rows AS s", "s.v", [], "count(*) < 2", 2)
-        assert ["GROUP BY" in statement for statement in statements] == [False, True]
-    assert sorted(counts) == [(0, 1, 2, 2), (0, 2, 1, 0)]
-
-
-def test_converters_of_the_caller_do_not_join_groups() -> None:
-    sqlite3.register_converter("folded", lambda value: "same")
-    with closing(
-        sqlite3.connect(":memory:", detect_types=sqlite3.PARSE_DECLTYPES | sqlite3.PARSE_COLNAMES)
-    ) as connection:
-        connection.execute("CREATE TABLE rows (v folded, a folded)")
-        connection.execute("INSERT INTO rows VALUES ('x', 1), ('x', 2), ('y', 3)")
-        connection.commit()
-        with SqliteStore(connection).session(write=False) as session:
-            counts = session.count_value_groups("rows AS s", "s.v", ["s.a"], "count(*) < 2", 2)
-    assert sorted(counts) == [(0, 1, 1, 1, 1), (0, 2, 1, 0, 0)]
-
-
 @pytest.mark.parametrize("sql_type", ["REAL", "DOUBLE", "FLOAT", "NUMERIC", "FLOAT BLOB"])
 @pytest.mark.parametrize("relation", ["stored", "seen", "mixed"])
 def test_recounts_tell_integers_from_floats(
@@ -177,3 +123,29 @@ def test_recounts_tell_integers_from_floats(
     assert sorted(counted) == sizes
     is_plain = relation == "stored" and sql_type in ("REAL", "DOUBLE", "FLOAT")
     assert ("typeof" in grouping) != is_plain
+
+
+def test_released_rows_lie_by_class_with_their_values_as_stored(
+    connection: sqlite3.Connection,
+) -> None:
+    # Columns may be called as those of the staging table of sorted rows.
+    kept = ["class", "Position", "ordinal", "class_", "rowid"]
+    connection.execute(f"CREATE TABLE people (age INTEGER, {', '.join(kept)})")
+    odd = ["1", "1.0", "'1'", "x'31'", "NULL", "9007199254740993", "'é'"]
+    for i in range(42):
+        values = ", ".join(odd[(i + position) % len(odd)] for position in range(len(kept)))
+        # Three rows of each age, which become a class.
+        connection.execute(f"INSERT INTO people VALUES ({i % 14}, {values})")
+    connection.commit()
+    dbanon.anonymize(
+        connection, table="people", quasi_identifiers=["age"], k=3, keep=kept, output="released"
+    )
+    columns = ", ".join(f'hex("{name}"), typeof("{name}")' for name in kept)
+    assert sorted(connection.execute(f"SELECT {columns} FROM released")) == sorted(
+        connection.execute(f"SELECT {columns} FROM people")
+    )
+    ages = [age for (age,) in connection.execute("SELECT age FROM released ORDER BY _rowid_")]
+    assert len(set(ages)) == 14
+    assert ages[::3] == ages[1::3] == ages[2::3]
+    assert ages != sorted(ages)
+    assert not connection.execute("SELECT * FROM sqlite_temp_master").fetchall()
