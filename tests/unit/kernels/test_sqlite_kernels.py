@@ -68,7 +68,7 @@ NUMBERS = st.none() | INTEGERS | st.floats()
 
 @given(st.lists(st.tuples(INTEGERS, NUMBERS, st.none() | st.text(), NUMBERS), max_size=9))
 def test_numbers_become_arrays(rows: list[Row]) -> None:
-    keys, numbers, missing, others = kernels.take_numbers(iter(rows), 9, [True, False, True])
+    keys, numbers, missing, others = kernels.take_numbers(iter(rows), 2**40, [True, False, True])
     assert keys.tolist() == [row[0] for row in rows]
     expected = [[row[1] or 0, 0, row[3] or 0] for row in rows]
     np.testing.assert_array_equal(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -129,18 +128,18 @@ def test_released_rows_lie_by_class_with_their_values_as_stored(
     connection: sqlite3.Connection,
 ) -> None:
     # Columns may be called as those of the staging table of sorted rows.
-    kept = ["class", "Position", "ordinal", "class_", "rowid"]
-    connection.execute(f"CREATE TABLE people (age INTEGER, {', '.join(kept)})")
+    retained = ["class", "Position", "ordinal", "class_", "rowid"]
+    connection.execute(f"CREATE TABLE people (age INTEGER, {', '.join(retained)})")
     odd = ["1", "1.0", "'1'", "x'31'", "NULL", "9007199254740993", "'é'"]
     for i in range(42):
-        values = ", ".join(odd[(i + position) % len(odd)] for position in range(len(kept)))
+        values = ", ".join(odd[(i + position) % len(odd)] for position in range(len(retained)))
         # Three rows of each age, which become a class.
         connection.execute(f"INSERT INTO people VALUES ({i % 14}, {values})")
     connection.commit()
     dbanon.anonymize(
-        connection, table="people", quasi_identifiers=["age"], k=3, keep=kept, output="released"
+        connection, table="people", quasi_identifiers=["age"], k=3, keep=retained, output="released"
     )
-    columns = ", ".join(f'hex("{name}"), typeof("{name}")' for name in kept)
+    columns = ", ".join(f'hex("{name}"), typeof("{name}")' for name in retained)
     assert sorted(connection.execute(f"SELECT {columns} FROM released")) == sorted(
         connection.execute(f"SELECT {columns} FROM people")
     )
