@@ -51,8 +51,8 @@ from dbanon.stores.sqlite.tags import SqlitePersonTags
 
 # With so many rows a statement, labels are staged in half the time; SQLite takes 999 parameters.
 _ROWS_PER_INSERT = 100
-# The staging table of the source's released rows in their order: ordinal, class, position, and the
-# source columns, under their own names unless one is called as one of these.
+# The staging table of the source's released rows in their order: ordinal, class, and the source
+# columns under their own names.
 _SORTED_ROWS = "dbanon_sorted"
 
 
@@ -262,15 +262,15 @@ class SqliteSession(FileSession):
         source_columns: Sequence[str] = (),
         joins: str = "",
     ) -> None:
-        if source is None:
+        # Expressions of shifted dates read the position of a row, which sorted rows do not have.
+        reads_position = any(statements.ROW_POSITION in value for value in values.values())
+        if source is None or reads_position:
             super().insert(table, values, source, source_columns, joins)
             return
         # First sort the rows, then look up the values of their classes: in the order of the
         # source, each lookup would read another page.
-        ordinal, class_column, position_column = (
-            unused_name(name, source_columns) for name in ("ordinal", "class", "position")
-        )
-        sorted_columns = [class_column, position_column, *source_columns]
+        ordinal, class_column = (unused_name(name, source_columns) for name in ("ordinal", "class"))
+        sorted_columns = [class_column, *source_columns]
         # Without a type, a column keeps values as they are.
         columns = [(ordinal, "INTEGER PRIMARY KEY"), *((name, "") for name in sorted_columns)]
         self.run(statements.create_staging(_SORTED_ROWS, columns))
@@ -280,17 +280,12 @@ class SqliteSession(FileSession):
         )
         self.run(
             f"INSERT INTO {quote(_SORTED_ROWS)} ({quote_list(sorted_columns)})"
-            f" SELECT l.class, l.position{read_columns} FROM {released_rows}"
+            f" SELECT l.class{read_columns} FROM {released_rows}"
             " ORDER BY l.class, l.position"
         )
-        # Expressions of shifted dates read the position of a row.
-        expressions = [
-            value.replace(statements.ROW_POSITION, f"s.{position_column}")
-            for value in values.values()
-        ]
         # SQLite does not reorder the tables of a CROSS JOIN.
         self.run(
-            f"INSERT INTO {table.quoted} ({quote_list(values)}) SELECT {', '.join(expressions)}"
+            f"INSERT INTO {table.quoted} ({quote_list(values)}) SELECT {', '.join(values.values())}"
             f" FROM {quote(_SORTED_ROWS)} AS s CROSS JOIN {quote(statements.CLASSES)} AS c"
             f" ON c.class = s.{class_column}{joins} ORDER BY s.{ordinal}"
         )
