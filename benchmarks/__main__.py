@@ -49,6 +49,7 @@ NAMES = (
     "second_round",
     "spark",
     "spill",
+    "startup",
     "synthesis_forecast",
     "synthesis_numbers",
     "synthesis_seven",
@@ -90,6 +91,7 @@ WITH_ANOTHER = (
     "peers",
     "plpython",
     "second_round",
+    "startup",
     "synthesis_numbers",
     "synthesis_seven",
 )
