@@ -53,16 +53,17 @@ def run(quick: bool = False, other_python: str | None = None) -> str:
                 version.install(url, version.package(folder / version.name))
                 for statement in ("CREATE SCHEMA app", "CREATE SCHEMA release"):
                     server.execute(statement, url=url)
-                _make(server, url, "people", n)
-                _make(server, url, "few", 1000)
-            return _large(server, urls, n) + "\n" + _small(urls)
+                make_people(server, url, "people", n)
+                make_people(server, url, "few", 1000)
+            return _large(server, urls, n) + "\n" + small_calls(urls)
     except NoServerError as error:
         return f"# Inside PostgreSQL\n\n{error}\n"
     finally:
         shutil.rmtree(folder)
 
 
-def _make(server: Server, url: str, name: str, n: int) -> None:
+def make_people(server: Server, url: str, name: str, n: int) -> None:
+    """Create a table of n rows in the schema ``app``."""
     server.execute(f"CREATE TABLE app.{name} ({COLUMNS})", url=url)
     server.execute(
         f"INSERT INTO app.{name} SELECT random(), random(), random(), random(), random(),"
@@ -142,7 +143,8 @@ def _anonymous(pid: int) -> int:
     return 0
 
 
-def _small(urls: Mapping[Version, str]) -> str:
+def small_calls(urls: Mapping[Version, str]) -> str:
+    """Tabulate the seconds of calls on 1,000 rows: the first ones of a connection, and later."""
     times: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for attempt in range(10):
         for version, url in urls.items():

@@ -33,9 +33,12 @@ _TRANSLITERATIONS = str.maketrans(
 )  # fmt: skip
 # Character ranges of scripts without spaces between words: Hangul (decomposed), kana, Han.
 _UNSPACED = "\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff"
-_UNSPACED_WORD = re.compile(f"[{_UNSPACED}]+")
+_UNSPACED_WORD = f"[{_UNSPACED}]+"
 _LOWER, _UPPER = "a-zа-яёα-ω", "A-ZА-ЯЁΑ-Ω"
-_WORD_BOUNDARY = re.compile(
+_ASCII_BOUNDARY = "(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
+# Compiling sets of tens of thousands of characters takes milliseconds, so these patterns are only
+# compiled for names that are not ASCII.
+_WORD_BOUNDARY = (
     f"(?<=[{_LOWER}0-9])(?=[{_UPPER}])|(?<=[{_UPPER}])(?=[{_UPPER}][{_LOWER}])"
     f"|(?<=[A-Za-z0-9])(?=[{_UNSPACED}])|(?<=[{_UNSPACED}])(?=[A-Za-z0-9])"
 )
@@ -61,13 +64,17 @@ def load_word_lists() -> Mapping[str, frozenset[str]]:
 
 
 def _remove_accents(text: str) -> str:
+    if text.isascii():
+        return text
     decomposed = unicodedata.normalize("NFKD", text.translate(_TRANSLITERATIONS))
     return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
 
 
 def split_name(name: str) -> list[str]:
     """Split a column's name into words, in lower case without accents."""
-    spaced = _WORD_BOUNDARY.sub(" ", _remove_accents(name))
+    plain_name = _remove_accents(name)
+    boundary = _ASCII_BOUNDARY if plain_name.isascii() else _WORD_BOUNDARY
+    spaced = re.sub(boundary, " ", plain_name)
     return re.findall(r"[^\W_]+", spaced.lower())
 
 
@@ -87,7 +94,7 @@ def _possible_words(texts: list[str]) -> list[str]:
     return [
         text[start:end]
         for text in texts
-        if _UNSPACED_WORD.fullmatch(text)
+        if not text.isascii() and re.fullmatch(_UNSPACED_WORD, text)
         for start in range(len(text))
         for end in range(start + 2, min(start + _MAX_WORD_LENGTH, len(text)) + 1)
     ]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from dbanon.data.extension import built_in_extensions, load
+from dbanon.data.frozen import dataclass
 from dbanon.job.job import Job
 from dbanon.job.rules import RULES_NOT_READ
 

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from html import escape
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from dbanon.errors import InvalidParameter
@@ -115,6 +114,8 @@ def _show_in_notebook() -> Iterator[ProgressCallback]:
 
 def _render(phases: dict[str, float], seconds: float) -> dict[str, str]:
     """Render the completed shares of phases and the elapsed seconds, by MIME type."""
+    from html import escape
+
     phase_texts = [f"{phase} {100 * share:.0f} %" for phase, share in phases.items()]
     # Keep each bar on one line with its phase.
     label = '<label style="display: inline-block; white-space: nowrap; margin-right: 1.2em">'

@@ -6,21 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from dbanon.data.option import all_parameters
-from dbanon.data.types import KeywordArguments
-from dbanon.doors.dispatch import plan_anonymization, run_any_job
+from dbanon.doors.dispatch import plan_anonymization
+from dbanon.doors.job_arguments import job_of, run_arguments
 from dbanon.doors.progress import progress_callback
 from dbanon.doors.signature import list_options
-from dbanon.hierarchy.spec import HierarchySource, parse_all
-from dbanon.job.export import Export
+from dbanon.hierarchy.spec import HierarchySource
 from dbanon.job.job import Job
-from dbanon.job.private import (
-    PrivateJob,
-    build_job,
-    build_option_refusal,
-    build_private_job,
-    private_method_options,
-)
-from dbanon.job.rules import RULES_NOT_READ
+from dbanon.job.private import build_option_refusal, private_method_options
 from dbanon.job.synthesis import PRIVATE_METHODS
 from dbanon.run.open import open_stores
 
@@ -160,13 +152,7 @@ def anonymize(
         "run_id": run_id,
         **options,
     }
-    with progress_callback(progress) as callback:
-        if options.get("method") in PRIVATE_METHODS:
-            job: Job | PrivateJob = _build_private_job(job_options, target)
-        else:
-            job = job_of(job_options)
-        source, target_store = open_stores(job, database, target, on_sql, callback)
-        return run_any_job(job, source, target_store, callback)
+    return run_arguments(database, job_options, target=target, progress=progress, on_sql=on_sql)
 
 
 @list_options(all_parameters(Job))
@@ -226,42 +212,3 @@ def plan(
         job = job_of(job_options)
         source, target_store = open_stores(job, database, target, on_sql, callback)
         return plan_anonymization(job, source, target_store, cluster=cluster, progress=callback)
-
-
-def job_of(arguments: KeywordArguments) -> Job:
-    """Build a job from options in Python's form.
-
-    Options of methods for synthetic rows may only have their default values, and are left out.
-
-    Raises
-    ------
-    DbanonError : an option is invalid.
-    """
-    # Callers may pass None in place of these defaults.
-    options = {
-        name: value
-        for name, value in arguments.items()
-        if value is not None or name not in ("chunk_rows", "run_id")
-    }
-    # The run replaces this value after it has read the rules of the table.
-    options["declared"] = RULES_NOT_READ if options.get("declared") else None
-    if isinstance(options.get("exports"), (list, tuple)):
-        options["exports"] = [Export.from_path(export) for export in options["exports"]]
-    options["hierarchies"] = parse_all(options["hierarchies"], files=True)
-    return build_job(options)
-
-
-def _build_private_job(arguments: KeywordArguments, target: object) -> PrivateJob:
-    """Build a job of a method for synthetic rows from options in Python's form.
-
-    Parameters
-    ----------
-    target : only passed on to be refused, as the release is made in the source database.
-    """
-    options = dict(arguments) | {"target": target}
-    if options.pop("declared"):
-        raise build_option_refusal("declared")
-    if options["run_id"] is None:
-        del options["run_id"]
-    options["hierarchies"] = parse_all(options["hierarchies"], files=True)
-    return build_private_job(options)

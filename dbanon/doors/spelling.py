@@ -21,7 +21,6 @@ from dbanon.job.private import private_method_options
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 from dbanon.sessions.names import RelationName, literal, parse_relation
-from dbanon.stores.folders import is_row_file_url
 
 # Arguments of the SQL functions; other options are keys of ``options``.
 SQL_ARGUMENTS = frozenset(
@@ -206,6 +205,8 @@ def build_command(
     hierarchies : texts in the form NAME=HIERARCHY.
     target : URL of the database for the release; if None, a proposed one for a file.
     """
+    from dbanon.stores.folders import is_row_file_url
+
     words = ["dbanon", "anonymize", url]
     for name, value in options.items():
         words += _option_words(name, value)

@@ -99,7 +99,10 @@ _TEMPLATES = ("method.sql", "private.sql")
 
 # Runs first in each of dbanon's PL/Python functions. The import paths are literals in its body, so
 # that only a superuser can change them. Imports create little garbage, so the collector is paused.
-IMPORT_CODE = """import gc, sys
+# Without the variable numpy starts a thread for each further core, in each connection: that takes
+# time, and PostgreSQL expects its processes to have one thread.
+IMPORT_CODE = """import gc, os, sys
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 for path in {paths!a}:
     if path not in sys.path:
         sys.path.insert(0, path)

@@ -28,8 +28,7 @@ from dbanon.job.sets import ColumnSet
 from dbanon.job.verdict import Caution, Verdict
 from dbanon.job.wildcard_guarantee import WildcardGuarantee
 from dbanon.measures.models import CountedModel
-from dbanon.methods.local_suppression import MISSING_OPTION, WILDCARD
-from dbanon.methods.registry import Method
+from dbanon.methods.registry import MISSING_OPTION, WILDCARD, Method
 from dbanon.recoding import Recoding
 
 if TYPE_CHECKING:

@@ -32,8 +32,7 @@ from dbanon.job.synthesis import SYNTHESIS_OPTIONS
 from dbanon.job.zip_codes import ZIP_POPULATION
 from dbanon.measures import Model
 from dbanon.methods import METHODS, find_method
-from dbanon.methods.local_suppression import MISSING_OPTION, WILDCARD
-from dbanon.methods.registry import Method
+from dbanon.methods.registry import MISSING_OPTION, WILDCARD, Method
 from dbanon.recoding import INTERVALS, RECODINGS, Settings, find_recoding
 from dbanon.spaces.numeric import check_weights
 

@@ -16,7 +16,7 @@ from dbanon.job.sets import ColumnSet
 from dbanon.job.weight import CLASS_FORMS, WEIGHT_FORMS, WEIGHT_RECORD
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.measures import Model
-from dbanon.methods.local_suppression import MISSING_OPTION, WILDCARD
+from dbanon.methods.registry import MISSING_OPTION, WILDCARD
 from dbanon.sessions.names import RelationName
 
 # The errors that malformed values cause when they are read; deeply nested JSON raises

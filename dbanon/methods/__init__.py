@@ -1,74 +1,80 @@
-"""The registry of methods: each has its own module and a line in ``METHODS``."""
+"""The registry of methods: each has its own module and a line in ``_LOCATIONS``."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, MutableMapping
+
+from dbanon.data.extension import load
 from dbanon.errors import UnknownMethod, nearest_names
-from dbanon.methods import (
-    cbfs,
-    dcm,
-    ebkc,
-    full_domain,
-    gaa_cp,
-    genetic,
-    global_recoding,
-    hdf,
-    individual_ranking,
-    kaca,
-    kmember,
-    kward,
-    ldf,
-    local_suppression,
-    md,
-    mdav,
-    mhm,
-    mondrian,
-    mst,
-    optimal_univariate,
-    recursive_kward,
-    secure_kward,
-    single_axis,
-    tfrp1,
-    tfrp2,
-    vmdav,
-)
 from dbanon.methods.registry import Method
 
-METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (
-        mdav.METHOD,
-        cbfs.METHOD,
-        md.METHOD,
-        tfrp1.METHOD,
-        tfrp2.METHOD,
-        ldf.METHOD,
-        hdf.METHOD,
-        vmdav.METHOD,
-        dcm.METHOD,
-        gaa_cp.METHOD,
-        kaca.METHOD,
-        ebkc.METHOD,
-        kmember.METHOD,
-        mondrian.METHOD,
-        full_domain.METHOD,
-        global_recoding.METHOD,
-        local_suppression.METHOD,
-        mhm.NPN,
-        mhm.MDAV,
-        mhm.CBFS,
-        mhm.MD,
-        mst.FOREST,
-        mst.DIAMETER,
-        kward.METHOD,
-        secure_kward.METHOD,
-        recursive_kward.METHOD,
-        genetic.METHOD,
-        genetic.TWO_STEP,
-        single_axis.METHOD,
-        optimal_univariate.METHOD,
-        individual_ranking.METHOD,
-    )
+# The location of each method, in the order of listings: a module of this package, and the name in
+# it. It is imported when the method is first used, because most runs use one method.
+_LOCATIONS = {
+    "mdav": "mdav:METHOD",
+    "cbfs": "cbfs:METHOD",
+    "md": "md:METHOD",
+    "tfrp1": "tfrp1:METHOD",
+    "tfrp2": "tfrp2:METHOD",
+    "ldf": "ldf:METHOD",
+    "hdf": "hdf:METHOD",
+    "vmdav": "vmdav:METHOD",
+    "dcm": "dcm:METHOD",
+    "gaa_cp": "gaa_cp:METHOD",
+    "kaca": "kaca:METHOD",
+    "ebkc": "ebkc:METHOD",
+    "kmember": "kmember:METHOD",
+    "mondrian": "mondrian:METHOD",
+    "full_domain": "full_domain:METHOD",
+    "global_recoding": "global_recoding:METHOD",
+    "local_suppression": "local_suppression:METHOD",
+    "npn_mhm": "mhm:NPN",
+    "mdav_mhm": "mhm:MDAV",
+    "cbfs_mhm": "mhm:CBFS",
+    "md_mhm": "mhm:MD",
+    "mst_forest": "mst:FOREST",
+    "mst_diameter": "mst:DIAMETER",
+    "kward": "kward:METHOD",
+    "secure_kward": "secure_kward:METHOD",
+    "recursive_kward": "recursive_kward:METHOD",
+    "genetic": "genetic:METHOD",
+    "two_step": "genetic:TWO_STEP",
+    "single_axis": "single_axis:METHOD",
+    "optimal_univariate": "optimal_univariate:METHOD",
+    "individual_ranking": "individual_ranking:METHOD",
 }
+
+
+class _MethodRegistry(MutableMapping[str, Method]):
+    """The methods by name, imported on first use."""
+
+    def __init__(self, locations: Mapping[str, str]) -> None:
+        self._entries: dict[str, Method | str] = {**locations}
+
+    def __getitem__(self, name: str) -> Method:
+        entry = self._entries[name]
+        if isinstance(entry, str):
+            method: Method = load(f"{__name__}.{entry}")
+            self._entries[name] = entry = method
+        return entry
+
+    def __setitem__(self, name: str, method: Method) -> None:
+        self._entries[name] = method
+
+    def __delitem__(self, name: str) -> None:
+        del self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+
+METHODS: MutableMapping[str, Method] = _MethodRegistry(_LOCATIONS)
 
 
 def find_method(name: str) -> Method:

@@ -27,7 +27,7 @@ from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Levels, max_count_of_share, required_share_text
 from dbanon.errors import SuppressionOverBudget, TooFewRecords
 from dbanon.methods.local_suppression import MAX_COLUMNS
-from dbanon.methods.registry import MixedMethod, Tick
+from dbanon.methods.registry import GLOBAL_RECODING, MixedMethod, Tick
 from dbanon.spaces.levels import Combination, LevelSpace, level_space
 
 # The share of the progress bar for choosing levels.
@@ -98,7 +98,7 @@ def _over_budget_error(n_cells: int, n_all_cells: int) -> SuppressionOverBudget:
 
 
 METHOD = MixedMethod(
-    name="global_recoding",
+    name=GLOBAL_RECODING,
     run=global_recoding,
     summary="One level of each hierarchy for the whole table, and few cells as NULL",
     class_sizes="k and more",

@@ -35,16 +35,21 @@ from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Partition, PartitionWithNulls
 from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.kernels import Models, RefineLoss
-from dbanon.methods.registry import Method, Tick, drive
+from dbanon.methods.registry import (
+    CATEGORY,
+    MISSING_OPTION,
+    MISSING_RULES,
+    WILDCARD,
+    Method,
+    Tick,
+    drive,
+)
 from dbanon.spaces.cells import MISSING, CellSpace, NamedSets, cell_codes, cell_space
 from dbanon.spaces.mixed import ROOT_COST, MixedSpace
 
 if TYPE_CHECKING:
     from dbanon.methods.suppression_problem import Demand
 
-# An option, and its values: what a missing cell agrees with, NULL alone or every value.
-MISSING_OPTION = "missing"
-CATEGORY, WILDCARD = MISSING_RULES = ("category", "wildcard")
 # The search visits all sets of columns.
 MAX_COLUMNS = 12
 # The share of the progress bar for greedy classes.

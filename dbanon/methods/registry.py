@@ -43,6 +43,12 @@ def tick_of_part(tick: Tick, share_before: float, share_of_part: float) -> Tick:
 
 
 ROW_GUARANTEE = "row-wise k-anonymity"
+# An option of methods that suppress cells, and its values: what a missing cell agrees with, NULL
+# alone or every value.
+MISSING_OPTION = "missing"
+CATEGORY, WILDCARD = MISSING_RULES = ("category", "wildcard")
+# The method that chooses levels, and suppresses cells on them.
+GLOBAL_RECODING = "global_recoding"
 
 
 # The records as a method sees them. Which class it is depends on the method alone: what its

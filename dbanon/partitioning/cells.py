@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from dbanon.data.microdata import Microdata
 from dbanon.job.nulls import RELEASED_NULLS
 from dbanon.job.policy import Policy
 from dbanon.methods import find_method
-from dbanon.methods.local_suppression import price_columns
 from dbanon.partitioning.strata import null_error
-from dbanon.spaces.cells import NamedSets, code_cells
+
+if TYPE_CHECKING:
+    from dbanon.spaces.cells import NamedSets
 
 
 def code_for_method(microdata: Microdata, policy: Policy) -> Microdata:
@@ -31,7 +33,11 @@ def code_for_method(microdata: Microdata, policy: Policy) -> Microdata:
         names = [attribute.name for attribute in microdata.attributes]
         null_counts = (~microdata.valid).sum(axis=0).tolist()
         raise null_error(dict(zip(names, null_counts, strict=True)))
-    return microdata if method.result_type.sees_all_strata else code_cells(microdata)
+    if method.result_type.sees_all_strata:
+        return microdata
+    from dbanon.spaces.cells import code_cells
+
+    return code_cells(microdata)
 
 
 def sets_to_search(policy: Policy, names: Sequence[str]) -> NamedSets:
@@ -62,5 +68,7 @@ def merging_weights(policy: Policy, names: Sequence[str]) -> Mapping[str, float]
     importance = str(policy.options.get("importance") or "")
     if not importance:
         return policy.weights
+    from dbanon.methods.local_suppression import price_columns
+
     listed = [name.strip() for name in importance.split(",")]
     return price_columns(names, ",".join(name for name in listed if name in names))

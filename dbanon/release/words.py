@@ -17,7 +17,7 @@ from dbanon.data.words import read_key_or_former_key
 from dbanon.job.pseudonym import build_pseudonym_caution
 from dbanon.job.verdict import Caution, Verdict, build_intersection_caution
 from dbanon.job.weight import COPIED, MEAN, ROUNDED, WEIGHT_RECORD
-from dbanon.methods import global_recoding
+from dbanon.methods.registry import GLOBAL_RECODING
 from dbanon.recoding import common
 from dbanon.release.alignment import INPUT, INPUT_ORDER_CAUTION
 from dbanon.release.joint import joint_caution
@@ -211,7 +211,7 @@ def suppresses_cells(arguments: JsonMapping) -> bool:
     """Whether the release's method suppresses single cells, by the arguments of its report."""
     return (
         arguments.get("recoding") == common.RECODING.name
-        or arguments.get("method") == global_recoding.METHOD.name
+        or arguments.get("method") == GLOBAL_RECODING
     )
 
 

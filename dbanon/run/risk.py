@@ -22,13 +22,10 @@ from dbanon.stores.sql_persons import StagedSqlRelease
 from dbanon.stores.sql_target import SqlTarget
 
 
-def find_risk_measure(
-    job: Job, source: Source, target: SqlTarget
-) -> Callable[..., RiskFigures] | None:
-    """Return what measures the disclosure risk of a run; None if its job measures none."""
-    risk = job.risk
-    if risk is None:
-        return None
+def build_risk_measure(
+    risk: JobRisk, source: Source, target: SqlTarget
+) -> Callable[..., RiskFigures]:
+    """Return what measures the disclosure risk of a run."""
 
     def measure(
         draft: PreparedRelease, staged_release: StagedSqlRelease, tick: Callable[[float], None]

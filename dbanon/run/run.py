@@ -25,7 +25,7 @@ from dbanon.job.requirements import CLIENT
 from dbanon.job.verdict import Caution, ExpectedRelease
 from dbanon.job.weight import ROUNDED
 from dbanon.methods import find_method
-from dbanon.methods.local_suppression import MISSING_OPTION
+from dbanon.methods.registry import MISSING_OPTION
 from dbanon.partitioning.coding import code_columns
 from dbanon.partitioning.nulls import merge_nulls
 from dbanon.partitioning.partition_for import join_equal_classes, partition_for
@@ -67,7 +67,6 @@ from dbanon.run.fingerprint import compute_fingerprint, digest_source
 from dbanon.run.history import caution_about_history, measure_joint_histories, warn_of_history
 from dbanon.run.linkage import RetainedColumns, WrittenReleaseCounts, find_linking_columns
 from dbanon.run.plan import Plan, plan
-from dbanon.run.suppression_counts import count_for_owner
 from dbanon.run.weights import build_weight_record, require_class_weights
 from dbanon.stores.ports import PreparedRelease, Source, Target, W
 from dbanon.version import version
@@ -430,6 +429,8 @@ def read_and_cluster(
                 microdata, clustering, policy.hierarchies, keep_originals=policy.evaluate
             )
             if MISSING_OPTION in policy.options:
+                from dbanon.run.suppression_counts import count_for_owner
+
                 owner_counts = count_for_owner(microdata, suppressed, clustering.classes, policy)
                 clustering = replace(clustering, owner_counts=owner_counts)
             microdata = suppressed

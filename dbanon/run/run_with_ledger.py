@@ -22,16 +22,14 @@ from dbanon.job.private import PrivateJob
 from dbanon.ledger import entries
 from dbanon.release.report import Report
 from dbanon.run.files import open_exporter, require_destination
-from dbanon.run.risk import find_risk_measure
 from dbanon.run.run import PhaseProgress, run
 from dbanon.run.time_limit import limit_time
 from dbanon.sessions.names import parse_relation
+from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 from dbanon.sessions.thread_connections import thread_connections
-from dbanon.stores.postgresql.summary import target_with_summary
-from dbanon.stores.scratch import open_scratch
 from dbanon.stores.sql_source import SqlSource
-from dbanon.stores.sql_target import build_run_record
+from dbanon.stores.sql_target import SqlTarget, build_run_record
 
 
 @contextmanager
@@ -49,6 +47,8 @@ def provide_spill_space(job: Job, *stores: Store | None) -> Iterator[Disk | None
     if job.spill is None:
         yield None
         return
+    from dbanon.stores.scratch import open_scratch
+
     with open_scratch(job.spill) as scratch:
         open_stores = [store for store in stores if store is not None]
         for store in open_stores:
@@ -153,10 +153,12 @@ def run_in_transactions(
             exporter.label_codes = read_session.label_codes
             exporter.require_destinations(write_session)
         sql_source = SqlSource(read_session, disk)
-        # A release by a SQL function has a summary, a table of aggregates for its readers. If this
-        # run replaces such a release, it renews the summary.
-        sql_target = target_with_summary(write_session, job)
-        measure_risk = find_risk_measure(job, sql_source, sql_target)
+        sql_target = _open_target(write_session, job)
+        measure_risk = None
+        if job.risk is not None:
+            from dbanon.run.risk import build_risk_measure
+
+            measure_risk = build_risk_measure(job.risk, sql_source, sql_target)
         report = run(job, sql_source, sql_target, progress, exporter, measure_risk)
         before_commit = time.perf_counter()
         if exporter is not None:
@@ -166,3 +168,15 @@ def run_in_transactions(
         seconds = dict(report.seconds)
         seconds["write"] += time.perf_counter() - before_commit
         return report.with_provenance(seconds=seconds | {"total": time.perf_counter() - started})
+
+
+def _open_target(session: Session, job: Job) -> SqlTarget:
+    """Return the target of a job, which also renews the summary of a release that it replaces.
+
+    A release by a SQL function has a summary, a table of aggregates for its readers.
+    """
+    if job.if_exists != "replace":
+        return SqlTarget(session)
+    from dbanon.stores.postgresql.summary import target_with_summary
+
+    return target_with_summary(session, job)

@@ -26,6 +26,10 @@ EXAMPLES = 200 if CAMPAIGN else 20
 pytestmark = pytest.mark.filterwarnings("ignore::dbanon.errors.RowsNotAnonymous")
 
 
+def test_the_registry_has_each_method_under_its_name() -> None:
+    assert [method.name for method in METHODS.values()] == list(METHODS)
+
+
 each_method = pytest.mark.parametrize("method", [METHODS[n] for n in NUMERIC], ids=NUMERIC)
 
 

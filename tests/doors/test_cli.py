@@ -20,6 +20,7 @@ from rich.console import Console
 import dbanon
 from dbanon.doors.cli import render
 from dbanon.doors.cli.main import main
+from dbanon.doors.cli.support import format_pairs
 from dbanon.methods import METHODS
 from tests.stores.databases import DuckdbDatabase, SqliteDatabase
 from tests.stores.people import load_people
@@ -75,10 +76,32 @@ def test_in_a_pipe_no_line_is_broken_or_padded(database: DuckdbDatabase) -> None
     assert printed.endswith(", ".join(names))
 
 
+@pytest.mark.parametrize(
+    ("title", "pairs"),
+    [
+        ("Report", [("rows", "5"), ("k of (größe, 漢字, a:key:b)", "[bold]  3, tab\t\\[x]  ")]),
+        ("T[i]tle", [("e\u0301tat", ":warning:"), ("empty", ""), ("line", "first\nsecond")]),
+        ("Report", [("long", "word " * 400)]),
+    ],
+)
+def test_a_pipe_gets_a_table_as_rich_prints_it(
+    title: str,
+    pairs: list[tuple[str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    render.print_results(render.pairs_table(title, pairs))
+    printed = capsys.readouterr().out
+    assert f"{format_pairs(title, pairs)}\n" == printed
+    # Neither is an emoji.
+    assert all(name in printed for name in (":key:", ":warning:") if name in str(pairs))
+
+
 def test_a_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     file = io.StringIO()
     terminal = Console(file=file, force_terminal=True, width=60, color_system=None)
-    monkeypatch.setattr(render, "Console", lambda: terminal)
+    monkeypatch.setattr(render, "Console", lambda **_: terminal)
     render.print_results(render.pairs_table("Report", [("name", "word " * 40)]))
     assert max(map(len, file.getvalue().splitlines())) == 60
 

@@ -42,7 +42,18 @@ def main() -> None:
 
 
 # Only modules that the command may import.
-_ROOMS = ("advice", "doors/cli", "job", "ledger", "partitioning", "release", "run", "stores")
+_ROOMS = (
+    "advice",
+    "doors/cli",
+    "job",
+    "ledger",
+    "methods",
+    "partitioning",
+    "release",
+    "run",
+    "spaces",
+    "stores",
+)
 
 
 def _load() -> None:

@@ -34,6 +34,14 @@ def test_a_backend_begins_with_dbanon_loaded(run_sql: Run) -> None:
 
 
 @pytest.mark.own_python
+def test_a_backend_has_one_thread(run_sql: Run) -> None:
+    run_sql(_PYTHON)
+    run_sql("SELECT dbanon.check()")
+    assert evaluate(run_sql, "'numpy' in sys.modules") == "True"
+    assert evaluate(run_sql, "len(os.listdir('/proc/self/task'))") == "1"
+
+
+@pytest.mark.own_python
 def test_a_backend_loads_it_itself(run_sql: Run) -> None:
     run_sql(_PYTHON)
     assert evaluate(run_sql, "'numpy' in sys.modules") == "False"

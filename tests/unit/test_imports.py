@@ -4,6 +4,7 @@ not.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -32,16 +33,36 @@ PARTITION = (
 )
 
 
+# The most modules of dbanon that a release may import. Each takes a quarter of a millisecond of
+# every command and of every connection's first call, so those that few releases need are imported
+# where they are used.
+MOST_OF_A_COMMAND, MOST_OF_A_BACKEND = 265, 245
+
+
 def loaded_by(code: str) -> set[str]:
-    """The modules that an interpreter has once it has run this."""
+    """The modules that an interpreter has once it has run this, with its output in a pipe."""
     report_modules = (
         "import atexit, sys\natexit.register(lambda: print('\\nloaded', *sorted(sys.modules)))\n"
     )
+    # With these variables rich is used as on a terminal.
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("COLUMNS", "FORCE_COLOR")
+    }
     done = subprocess.run(
-        [sys.executable, "-c", report_modules + code], capture_output=True, text=True, check=False
+        [sys.executable, "-c", report_modules + code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
     )
     assert not done.stderr, done.stderr
     return set(done.stdout.rpartition("\nloaded ")[2].split())
+
+
+def of_dbanon(modules: set[str], room: str = "") -> set[str]:
+    """Those of dbanon, or of one of its rooms."""
+    prefix = f"dbanon.{room}."
+    return {name for name in modules if name.startswith(prefix if room else "dbanon.")}
 
 
 def packages(modules: set[str]) -> set[str]:
@@ -101,11 +122,14 @@ def test_a_release_on_duckdb_loads_no_other_client(tmp_path: Path, chosen: tuple
         )
     )
     assert "dbanon.stores.duckdb.session" in loaded
-    spared = {"sqlalchemy", "alembic", "psycopg", "pandas", "pydantic", "yaml", "jinja2"}
+    spared = {"sqlalchemy", "alembic", "psycopg", "pandas", "pydantic", "yaml", "jinja2", "rich"}
     assert spared.isdisjoint(packages(loaded))
-    assert {"pyarrow.compute", "pyarrow.parquet", "rich.progress", "numpy.random"}.isdisjoint(
-        loaded
-    )
+    assert {"pyarrow.compute", "pyarrow.parquet", "numpy.random"}.isdisjoint(loaded)
+    assert of_dbanon(loaded, "stores.postgresql") == set()
+    # Of all methods only the one that is used.
+    used = {f"dbanon.methods.{name}" for name in ("forecast", "registry", chosen[1])}
+    assert of_dbanon(loaded, "methods") == used
+    assert len(of_dbanon(loaded)) <= MOST_OF_A_COMMAND
     # Modules that plan, evaluate and export a release.
     assert {"dbanon.run.outlook", "dbanon.release.evaluation", "dbanon.run.export"}.isdisjoint(
         loaded
@@ -139,6 +163,8 @@ def test_a_backend_loads_what_a_release_needs() -> None:
     libraries = {"numpy.random", "concurrent.futures", "socket", "difflib", "html"}
     assert (others | libraries).isdisjoint(loaded)
     assert not {name for name in loaded if name.startswith("dbanon.measures.risk")}
+    assert of_dbanon(loaded, "methods") == {"dbanon.methods.forecast", "dbanon.methods.registry"}
+    assert len(of_dbanon(loaded)) <= MOST_OF_A_BACKEND
 
 
 def test_nothing_imports_the_entry_point() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,14 +23,14 @@ from dbanon.doors.cli.support import (
     handle_signals,
     report_errors,
     short_names,
-    show,
+    show_pairs,
     split_pair,
     sql_printer,
     with_common_options,
 )
 from dbanon.doors.engines import ENGINES, Engine
 from dbanon.doors.html import needs_evaluation
-from dbanon.errors import InvalidParameter, PrivacyWarning
+from dbanon.errors import InvalidParameter
 from dbanon.job.chain import Chain
 from dbanon.job.job import Job
 from dbanon.job.private import build_option_refusal, private_method_options
@@ -194,7 +193,7 @@ def with_options(
     return decorate
 
 
-_DECLARED_OPTION = click.option(
+declared_option = click.option(
     "--declared",
     is_flag=True,
     help=(
@@ -216,7 +215,7 @@ def to_python_options(arguments: KeywordArguments) -> KeywordArguments:
 @click.command(cls=GroupedOptions, epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @with_options((*_ANONYMIZE_OPTIONS, *PRIVATE_OPTIONS))
-@_DECLARED_OPTION
+@declared_option
 @click.option(
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -235,14 +234,15 @@ def anonymize(url: str, **arguments: Any) -> None:
     """
     output_format = arguments["output_format"]
     with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
-        from dbanon.doors import python as api
-        from dbanon.doors.cli.render import report_table, require_report_file
+        from dbanon.doors.job_arguments import job_of, run_arguments
 
         log = current_log()
         report_path: Path | None = arguments["report"]
         options = to_python_options(arguments) | parse_option_values(PRIVATE_OPTIONS, arguments)
         is_private = options["method"] in PRIVATE_METHODS
         if report_path is not None:
+            from dbanon.doors.cli.render import require_report_file
+
             require_report_file(report_path)
         if options["k"] is None and not is_private:
             raise click.UsageError("Missing option '--k'.")
@@ -254,50 +254,18 @@ def anonymize(url: str, **arguments: Any) -> None:
             show_progress(not arguments["no_progress"]) as progress,
         ):
             run_options: KeywordArguments = {"door": "cli", "run_id": log.run_id}
+            target = options.pop("target")
             if engine is None:
                 on_sql = sql_printer(arguments["print_sql"])
-                report: Report | PrivateReport = api.anonymize(
-                    url, **options, **run_options, progress=progress, on_sql=on_sql
+                report: Report | PrivateReport = run_arguments(
+                    url, options | run_options, target=target, progress=progress, on_sql=on_sql
                 )
             else:
-                target = options.pop("target") or url
-                report = engine.run(api.job_of(options | run_options), url, target)
+                report = engine.run(job_of(options | run_options), url, target or url)
             log.release_id = report.release_id
             # From here on, errors are only printed as warnings: see ``commit_guard``.
             mark_committed()
         print_warnings(report)
         if report_path is not None:
             write_report(report, report_path, arguments["target"] or url)
-        show(output_format, report.to_dict(), lambda: report_table(report))
-
-
-@click.command(cls=GroupedOptions, epilog=ROWS_HELP)
-@click.argument("url", envvar="DBANON_URL")
-@with_options(OPTIONS)
-@_DECLARED_OPTION
-@click.option(
-    "--cluster",
-    is_flag=True,
-    help="Also read the quasi-identifiers, find the classes and report their loss.",
-)
-@with_common_options
-def plan(url: str, **arguments: Any) -> None:
-    """Show what anonymize would do with these options, or refuse as anonymize would.
-
-    The command counts rows and checks names, types and rights. It changes nothing.
-    """
-    output_format = arguments["output_format"]
-    with report_errors(output_format), handle_signals():
-        from dbanon.doors import python as api
-        from dbanon.doors.cli.render import pairs_table
-
-        with warnings.catch_warnings():
-            # A plan publishes nothing: the run itself prints these warnings.
-            warnings.simplefilter("ignore", PrivacyWarning)
-            outlook = api.plan(
-                url,
-                **to_python_options(arguments),
-                cluster=arguments["cluster"],
-                on_sql=sql_printer(arguments["print_sql"]),
-            )
-        show(output_format, outlook.to_dict(), lambda: pairs_table("Plan", outlook.pairs()))
+        show_pairs(output_format, report.to_dict(), "Report", report.pairs)

@@ -17,9 +17,10 @@ import click
 from dbanon.advice.request import AdviceRequest
 from dbanon.data.option import build_options, parameters
 from dbanon.data.types import JsonObject
-from dbanon.doors.cli.anonymize import plan, with_options
+from dbanon.doors.cli.anonymize import with_options
 from dbanon.doors.cli.log import current_log, with_log_format
 from dbanon.doors.cli.options import parse_option_values
+from dbanon.doors.cli.plan import plan
 from dbanon.doors.cli.releases import verify
 from dbanon.doors.cli.support import (
     FORMAT_OPTION,
@@ -28,6 +29,7 @@ from dbanon.doors.cli.support import (
     handle_signals,
     report_errors,
     show,
+    show_pairs,
     sql_printer,
     with_common_options,
     with_recount_options,
@@ -201,10 +203,8 @@ def plan_file(
 
 def _show_plan(output_format: str, pairs: Sequence[tuple[str, str]]) -> None:
     """Print the plan of a job as a table; JSON is printed after all jobs."""
-    from dbanon.doors.cli.render import pairs_table
-
     if output_format != "json":
-        show(output_format, document=None, build_table=lambda: pairs_table("Plan", pairs))
+        show_pairs(output_format, None, "Plan", lambda: pairs)
 
 
 def _find_missing_grants(file_job: FileJob, error: DbanonError, print_sql: bool) -> JsonObject:

@@ -21,6 +21,7 @@ from dbanon.doors.cli.support import (
     handle_signals,
     report_errors,
     show,
+    show_pairs,
     split_pair,
     sql_printer,
     with_common_options,
@@ -161,7 +162,7 @@ def report(
     does.
     """
     with report_errors(output_format), handle_signals():
-        from dbanon.doors.cli.render import pairs_table, require_report_file, save_report
+        from dbanon.doors.cli.render import require_report_file, save_report
         from dbanon.run.inspect_release import inspect_release, read_private_report
         from dbanon.run.open import open_store
         from dbanon.run.verify import verify
@@ -200,7 +201,7 @@ def report(
             "report": str(path),
             "recounted": recount.recounted,
         }
-        show(output_format, document, lambda: pairs_table("Report", document.items()))
+        show_pairs(output_format, document, "Report", document.items)
 
 
 # Figures of the disclosure risk, and the id of their release; None if the file has none.
@@ -337,7 +338,6 @@ def show_release(
     """
     with report_errors(output_format), handle_signals():
         from dbanon.doors import releases as api
-        from dbanon.doors.cli.render import pairs_table
 
         entry = api.show(url, release, internal=internal, on_sql=sql_printer(print_sql))
         current_log().release_id = entry["release_id"]
@@ -357,7 +357,7 @@ def show_release(
                     labels_and_texts.append((name, text))
             return labels_and_texts
 
-        show(output_format, entry, lambda: pairs_table("Release", build_pairs()))
+        show_pairs(output_format, entry, "Release", build_pairs)
 
 
 def _format_internal_figures(figures: JsonMapping | None) -> list[tuple[str, str]]:

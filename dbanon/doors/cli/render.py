@@ -48,7 +48,8 @@ def print_results(*results: object) -> None:
 
     If stdout is not a terminal, lines are neither wrapped nor padded.
     """
-    console = Console()
+    # Without emoji, as a column name such as ``a:key:b`` is none.
+    console = Console(emoji=False)
     for result in results:
         if console.is_terminal:
             _narrow_tables(result, console.width)
@@ -62,7 +63,7 @@ def _render_unpadded(renderable: object, encoding: str) -> str:
     buffer = io.BytesIO()
     file = io.TextIOWrapper(buffer, encoding, errors="backslashreplace", write_through=True)
     width = None if "COLUMNS" in os.environ else _UNLIMITED_WIDTH
-    console = Console(file=file, width=width)
+    console = Console(file=file, width=width, emoji=False)
     _narrow_tables(renderable, console.width)
     console.print(renderable)
     lines = buffer.getvalue().decode(encoding).splitlines()

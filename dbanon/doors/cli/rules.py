@@ -23,6 +23,7 @@ from dbanon.doors.cli.support import (
     handle_signals,
     report_errors,
     show,
+    show_pairs,
     sql_printer,
     with_common_options,
 )
@@ -164,7 +165,6 @@ def refresh(
     """
     with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
         from dbanon.doors import rules as api
-        from dbanon.doors.cli.render import report_table
 
         log = current_log()
         with show_progress(not no_progress) as progress:
@@ -183,7 +183,7 @@ def refresh(
             log.release_id = report.release_id
             mark_committed()
         print_warnings(report)
-        show(output_format, report.to_dict(), lambda: report_table(report))
+        show_pairs(output_format, report.to_dict(), "Report", report.pairs)
 
 
 def _read_rules(file: Path) -> JsonObject:

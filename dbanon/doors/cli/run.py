@@ -25,6 +25,7 @@ from dbanon.doors.cli.support import (
     handle_signals,
     report_errors,
     show,
+    show_pairs,
     sql_printer,
     with_common_options,
 )
@@ -234,7 +235,6 @@ def _run_all(
 
 def _run_job(file_job: FileJob, options: _RunOptions) -> tuple[Outcome, JsonObject]:
     """Run a job and show its report. Return its outcome and its JSON document."""
-    from dbanon.doors.cli.render import report_table
     from dbanon.doors.jobfile.outcome import Outcome
     from dbanon.doors.jobfile.run import SkippedJob, run_file_job, write_job_metrics
 
@@ -288,11 +288,7 @@ def _run_job(file_job: FileJob, options: _RunOptions) -> tuple[Outcome, JsonObje
         write_job_report(file_job, report)
         if options.output_format != "json":
             click.echo(f"Job {file_job.name}")
-            show(
-                options.output_format,
-                document=None,
-                build_table=lambda: report_table(report),
-            )
+            show_pairs(options.output_format, None, "Report", report.pairs)
         _show_risk(file_job, report, options.output_format)
     result = completed_jobs[-1]
     document = {
@@ -334,11 +330,11 @@ def _show_risk(file_job: FileJob, report: Report | PrivateReport, output_format:
     if risk is None or not isinstance(job, Job) or job.risk is None:
         return
     if output_format != "json" and is_terminal():
-        from dbanon.doors.cli.render import pairs_table, rows_table
+        from dbanon.doors.cli.render import rows_table
 
         header = ("measure", "before", "after")
         show(output_format, None, lambda: rows_table("Disclosure risk", header, risk.table_rows()))
-        show(output_format, None, lambda: pairs_table("What it means", risk.pairs()))
+        show_pairs(output_format, None, "What it means", risk.pairs)
     if job.risk.file is not None:
         file = file_for(job.risk.file, report.release_id)
         print_message(f"Disclosure risk, private and not for publication: {file}", event="info")

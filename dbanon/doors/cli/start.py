@@ -38,6 +38,9 @@ def start() -> NoReturn:
     global _log, _exit_code
     words = sys.argv[1:]
     gc.set_threshold(_GC_THRESHOLD, *gc.get_threshold()[1:])
+    # numpy would start a thread for each further core, which only takes time: no command multiplies
+    # matrices that are large enough for several threads.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if _wants_json(words):
         from dbanon.doors.cli import early_log
 

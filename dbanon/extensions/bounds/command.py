@@ -13,7 +13,7 @@ from dbanon.doors.cli.support import (
     ROWS_HELP,
     handle_signals,
     report_errors,
-    show,
+    show_pairs,
     sql_printer,
     with_common_options,
 )
@@ -46,15 +46,10 @@ def bound(url: str, **arguments: Any) -> None:
     """
     output_format = arguments["output_format"]
     with report_errors(output_format), handle_signals():
-        from dbanon.doors.cli.render import pairs_table
         from dbanon.extensions.bounds.interface import certificate
 
         options = parse_table_options(_OPTIONS, arguments)
         result = certificate(
             url, **options, seconds=arguments["seconds"], on_sql=sql_printer(arguments["print_sql"])
         )
-        show(
-            output_format,
-            result.to_dict(),
-            lambda: pairs_table("Lower bound", result.pairs()),
-        )
+        show_pairs(output_format, result.to_dict(), "Lower bound", result.pairs)

@@ -23,6 +23,7 @@ from dbanon.doors.cli.support import (
     report_errors,
     show,
     show_entries,
+    show_pairs,
     sql_printer,
     with_common_options,
 )
@@ -104,7 +105,6 @@ def create(url: str, name: str, **arguments: Any) -> None:
     """Create a chain and its key. Its rules cannot be changed later."""
     output_format = arguments["output_format"]
     with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
-        from dbanon.doors.cli.render import pairs_table
         from dbanon.extensions.chains import interface as api
 
         # The rule ``tables`` is the option ``--table``, without the first table.
@@ -122,7 +122,7 @@ def create(url: str, name: str, **arguments: Any) -> None:
             on_sql=sql_printer(arguments["print_sql"]),
         )
         mark_committed()
-        show(output_format, new_chain.to_dict(), lambda: pairs_table("Chain", new_chain.pairs()))
+        show_pairs(output_format, new_chain.to_dict(), "Chain", new_chain.pairs)
 
 
 @chain.command("list", epilog=URL_HELP)
@@ -146,13 +146,10 @@ def list_chains(url: str, output_format: str, print_sql: bool) -> None:
 def show_chain(url: str, name: str, output_format: str, print_sql: bool) -> None:
     """Show a chain: its rules, its releases, and a forecast for twelve more releases."""
     with report_errors(output_format), handle_signals():
-        from dbanon.doors.cli.render import pairs_table
         from dbanon.extensions.chains import interface as api
 
         description = api.show_chain(url, name, on_sql=sql_printer(print_sql))
-        show(
-            output_format, description.to_dict(), lambda: pairs_table("Chain", description.pairs())
-        )
+        show_pairs(output_format, description.to_dict(), "Chain", description.pairs)
 
 
 @chain.command(epilog=URL_HELP)
@@ -197,7 +194,6 @@ def measure(
     A person's joint history is what the releases together show about that person.
     """
     with report_errors(output_format), handle_signals():
-        from dbanon.doors.cli.render import pairs_table
         from dbanon.extensions.chains import interface as api
 
         # A chain is measured with its key, releases without one.
@@ -228,11 +224,7 @@ def measure(
                 sensitive=arguments["sensitive"] or None,
                 on_sql=on_sql,
             )
-        show(
-            output_format,
-            measurement.to_dict(),
-            lambda: pairs_table("Histories", measurement.pairs()),
-        )
+        show_pairs(output_format, measurement.to_dict(), "Histories", measurement.pairs)
 
 
 @chain.command(epilog=URL_HELP)
@@ -269,13 +261,8 @@ def withdraw(url: str, name: str, key: str, output_format: str, print_sql: bool)
 def close(url: str, name: str, output_format: str, print_sql: bool) -> None:
     """Close a chain. It accepts no more releases, and its state is kept."""
     with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
-        from dbanon.doors.cli.render import pairs_table
         from dbanon.extensions.chains import interface as api
 
         closed_chain = api.close_chain(url, name, on_sql=sql_printer(print_sql))
         mark_committed()
-        show(
-            output_format,
-            closed_chain.to_dict(),
-            lambda: pairs_table("Chain", closed_chain.pairs()),
-        )
+        show_pairs(output_format, closed_chain.to_dict(), "Chain", closed_chain.pairs)

@@ -15,8 +15,8 @@ from dbanon.doors.cli.support import (
     commit_guard,
     handle_signals,
     report_errors,
-    show,
     show_entries,
+    show_pairs,
     sql_printer,
     with_common_options,
 )
@@ -50,7 +50,6 @@ def create_budget(url: str, name: str, **arguments: Any) -> None:
     """Create a budget. Afterwards only the amount spent changes."""
     output_format = arguments["output_format"]
     with report_errors(output_format), handle_signals(), commit_guard() as mark_committed:
-        from dbanon.doors.cli.render import pairs_table
         from dbanon.extensions.synthesis import interface as synthesis
 
         options = {parameter.name: arguments[parameter.name] for parameter in _BUDGET_OPTIONS}
@@ -59,7 +58,7 @@ def create_budget(url: str, name: str, **arguments: Any) -> None:
         )
         # From here on, an interrupt must not be reported as if nothing had happened.
         mark_committed()
-        show(output_format, new_budget.to_dict(), lambda: pairs_table("Budget", new_budget.pairs()))
+        show_pairs(output_format, new_budget.to_dict(), "Budget", new_budget.pairs)
 
 
 @budget.command("list", epilog=URL_HELP)
@@ -84,10 +83,7 @@ def list_budgets(url: str, output_format: str, print_sql: bool) -> None:
 def show_budget(url: str, name: str, output_format: str, print_sql: bool) -> None:
     """Show a budget and everything that was spent from it."""
     with report_errors(output_format), handle_signals():
-        from dbanon.doors.cli.render import pairs_table
         from dbanon.extensions.synthesis import interface as synthesis
 
         description = synthesis.show_budget(url, name, on_sql=sql_printer(print_sql))
-        show(
-            output_format, description.to_dict(), lambda: pairs_table("Budget", description.pairs())
-        )
+        show_pairs(output_format, description.to_dict(), "Budget", description.pairs)

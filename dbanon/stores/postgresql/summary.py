@@ -168,11 +168,11 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Pl
 
 
 def target_with_summary(session: Session, job: Job) -> SqlTarget:
-    """Return the target of a job; it writes a summary if the job replaces a release that has one.
+    """Return the target of a job that replaces a release; it renews the summary if there is one.
 
     Releases made by SQL functions have summaries, which must match the new rows.
     """
-    if isinstance(session, PostgresqlSession) and job.if_exists == "replace":
+    if isinstance(session, PostgresqlSession):
         output = session.catalog.resolve_output(parse_relation(job.output))
         existing = session.catalog.find_existing(output)
         if (
