@@ -110,12 +110,56 @@ void upper_bounds(const ClassQuery& to, const Code* __restrict boxes, Cost* __re
     }
 }
 
+// Costs are sums of terms that are not negative, in the same order on all instruction sets.
+template <NumberPenalty by>
+void scan(const ScanQuery& to, const float* __restrict numbers, const Code* __restrict codes,
+          float* __restrict costs_out, float* __restrict least_out, float* __restrict most_out) {
+    for (int i = 0; i < kScanTuples; ++i) costs_out[i] = 0;
+    for (int j = 0; j < to.numbers; ++j) {
+        const float* x = numbers + j * kScanTuples;
+        const float low = to.low[j], high = to.high[j];
+        for (int i = 0; i < kScanTuples; ++i) {
+            const float below = low - x[i], above = x[i] - high;
+            const float one_sided = below > above ? below : above;
+            const float gap = one_sided > 0 ? one_sided : 0;
+            costs_out[i] += by == NumberPenalty::kSquaredWidth ? gap * gap : gap;
+        }
+    }
+    for (int i = 0; i < kScanTuples; ++i) costs_out[i] = costs_out[i] * to.weight + to.base;
+    for (int t = 0; t < to.trees; ++t) {
+        const QueryPath in = to.query_paths[t];
+        const Code* x = codes + (in.column - to.numbers) * kScanTuples;
+        for (int l = in.first; l < in.last; ++l) {
+            const Code within = to.levels[l].within;
+            const float step = to.levels[l].step;
+            for (int i = 0; i < kScanTuples; ++i) {
+                costs_out[i] += (x[i] ^ in.path) > within ? step : 0.0F;
+            }
+        }
+    }
+    for (int t = 0; t < to.other_trees; ++t) {
+        const Code* x = codes + (to.leaf_costs[t].column - to.numbers) * kScanTuples;
+        const float* costs = to.leaf_costs[t].costs;
+        for (int i = 0; i < kScanTuples; ++i) costs_out[i] += costs[x[i]];
+    }
+    for (int j = 0; j < kScanSubsets; ++j) least_out[j] = most_out[j] = costs_out[j];
+    for (int i = kScanSubsets; i < kScanTuples; i += kScanSubsets) {
+        for (int j = 0; j < kScanSubsets; ++j) {
+            const float cost = costs_out[i + j];
+            least_out[j] = cost < least_out[j] ? cost : least_out[j];
+            most_out[j] = cost > most_out[j] ? cost : most_out[j];
+        }
+    }
+}
+
 }  // namespace
 
 extern const LaneOps DBANON_LANES[2];
 const LaneOps DBANON_LANES[2] = {
-    {costs<NumberPenalty::kWidth>, lower_bounds<NumberPenalty::kWidth>, upper_bounds<NumberPenalty::kWidth>},
-    {costs<NumberPenalty::kSquaredWidth>, lower_bounds<NumberPenalty::kSquaredWidth>, upper_bounds<NumberPenalty::kSquaredWidth>},
+    {costs<NumberPenalty::kWidth>, lower_bounds<NumberPenalty::kWidth>, upper_bounds<NumberPenalty::kWidth>,
+     scan<NumberPenalty::kWidth>},
+    {costs<NumberPenalty::kSquaredWidth>, lower_bounds<NumberPenalty::kSquaredWidth>, upper_bounds<NumberPenalty::kSquaredWidth>,
+     scan<NumberPenalty::kSquaredWidth>},
 };
 
 }  // namespace dbanon

@@ -44,6 +44,35 @@ struct ClassQuery {
 // The cost of a number outside the class: the width times the weight, or its square.
 enum class NumberPenalty { kWidth, kSquaredWidth };
 
+// A scan compares a class with tuples in blocks of this many, in single precision.
+constexpr int kScanTuples = 256;
+// The extremes of a block are found for each of so many subsets of its tuples: subset j has every
+// kScanSubsets-th tuple from j on.
+constexpr int kScanSubsets = 16;
+
+// A field in a tree's path: the additional cost of a tuple whose path differs there or above, which
+// is if the exclusive or of both paths exceeds `within`.
+struct ScanLevel {
+    float step;
+    std::int32_t within;
+};
+
+// Costs of the leaves of a tree that has no paths, by leaf.
+struct ScanLeafCosts {
+    std::int32_t column;
+    const float* costs;
+};
+
+// A class for a scan; as ClassQuery otherwise.
+struct ScanQuery {
+    float base, weight;
+    std::int32_t numbers, trees, other_trees;
+    const float *low, *high;          // (numbers,)
+    const QueryPath* query_paths;     // (trees,)
+    const ScanLevel* levels;
+    const ScanLeafCosts* leaf_costs;  // (other_trees,)
+};
+
 // columns: of a leaf (columns, kLanes); values beyond its count are arbitrary codes.
 // boxes: of a node (columns, 2, kBranches), smallest and largest values of each child.
 // masks: of a node (levels, kBranches), the prefixes below each child as hashed bits; null: none.
@@ -52,6 +81,10 @@ struct LaneOps {
     void (*lower_bounds)(const ClassQuery&, const std::int32_t* boxes, const std::uint64_t* masks,
                      std::int64_t* bounds_out);
     void (*upper_bounds)(const ClassQuery&, const std::int32_t* boxes, std::int64_t* bounds_out);
+    // numbers: of a block (numbers, kScanTuples). codes: (trees + other_trees, kScanTuples), paths
+    // and leaves. costs_out: of each tuple, least_out and most_out: of each subset.
+    void (*scan)(const ScanQuery&, const float* numbers, const std::int32_t* codes, float* costs_out,
+                 float* least_out, float* most_out);
 };
 
 // Selects the instruction set by name, as in points/dispatch.hpp. Trees keep the operations that were

@@ -1,4 +1,4 @@
-"""The trees of gaa_cp and k-member, on tables that fill leaves, nodes and several trees.
+"""Trees and scans of gaa_cp and k-member, on tables that fill leaves, nodes and several trees.
 
 Small tables are compared with the plain versions elsewhere; here with their arrays.
 """
@@ -27,6 +27,14 @@ def level(request):
     kernels.set_simd_level(request.param)
     yield request.param
     kernels.set_simd_level(before)
+
+
+@pytest.fixture
+def scans_only():
+    """Scans of all records, also where a tree visits fewer."""
+    kernels.set_mixed_search("brute")
+    yield
+    kernels.set_mixed_search("auto")
 
 
 def run(method, space, k, budget=kernels.DEFAULT_BUDGET):
@@ -137,6 +145,12 @@ CASES = {
     "no weight at all": Case(400, ("number", "some"), weights=(0, 0)),
     "nothing to climb": Case(600, ("one", "grid", "heavy"), k=2),
     "large classes": Case(2_100, ("number", "codes", "uneven"), k=60),
+    # A tree visits so much of these that scans take over.
+    "many numbers": Case(2_100, ("number",) * 12, k=5),
+    "many attributes": Case(2_100, ("number", "heavy", "some", "deep", "uneven", "two") * 2, k=4),
+    "many ties": Case(1_500, ("grid", "two", "grid", "two", "some") * 2, distinct=0.7),
+    "many categories": Case(1_500, ("two",) * 14, k=5),
+    "classes above the candidates": Case(1_100, ("number", "some") * 4, k=300),
 }
 
 
@@ -155,9 +169,26 @@ def test_equals_a_search_of_all_records(method, name):
     np.testing.assert_array_equal(run(method, space, k), expected)
 
 
+@pytest.mark.usefixtures("scans_only")
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("method", METHODS)
+def test_scans_equal_a_search_of_all_records(method, name):
+    space, k, expected = case_of(method, name)
+    np.testing.assert_array_equal(run(method, space, k), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("scans_only")
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", ["ties", "weights", "many attributes", "many ties"])
+def test_scans_of_all_instruction_sets_are_equal(level, method, name):
+    space, k, expected = case_of(method, name)
+    np.testing.assert_array_equal(run(method, space, k, budget=1), expected)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", ["hierarchies", "ties", "weights"])
+@pytest.mark.parametrize("name", ["hierarchies", "ties", "weights", "many numbers"])
 def test_slices_and_instruction_sets_change_nothing(level, method, name):
     space, k, expected = case_of(method, name)
     np.testing.assert_array_equal(run(method, space, k, budget=1), expected)
@@ -172,13 +203,21 @@ def test_the_reference_equals_the_plain_version(case):
         np.testing.assert_array_equal(getattr(reference, method)(space, k), expected)
 
 
-def test_rows_that_differ_only_apart_from_their_codes():
+@pytest.mark.parametrize("search", ["auto", "brute"])
+def test_rows_that_differ_only_apart_from_their_codes(search):
     """More equal tuples than a leaf holds: by their first records."""
+    kernels.set_mixed_search(search)
     n = 100
     codes = np.zeros((n, 2), np.int32)
     space = MixedSpace(codes, np.full(2, ROOT_COST), (None, flat_hierarchy(3)), ("a", "b"))
     table = space.table(np.arange(n, dtype=np.int32)[:, None])
     kernel = kernels.GaaCp(table, 5)
+    kernels.set_mixed_search("auto")
     while not kernel.step():
         pass
     np.testing.assert_array_equal(kernel.labels(), np.arange(n) // 5)
+
+
+def test_an_unknown_search_is_refused():
+    with pytest.raises(ValueError, match="search must be"):
+        kernels.set_mixed_search("tree")

@@ -108,8 +108,10 @@ def random_records(kinds, n, rng, weights=None):
     return codes, metric
 
 
-def run(method, codes, metric, k, budget=kernels.DEFAULT_BUDGET):
+def run(method, codes, metric, k, budget=kernels.DEFAULT_BUDGET, search="auto"):
+    kernels.set_mixed_search(search)
     kernel = METHODS[method][0](metric.table(codes), metric.step_squares, k)
+    kernels.set_mixed_search("auto")
     while not kernel.step(budget):
         assert 0 <= kernel.progress < 1
     return kernel.labels()
@@ -136,7 +138,8 @@ def case_of(method, kinds):
 def test_every_build_gives_the_classes_of_the_plain_version(method, kinds, level):
     codes, metric, classes = case_of(method, kinds)
     for k, labels in classes.items():
-        np.testing.assert_array_equal(run(method, codes, metric, k), labels)
+        for search in ("auto", "brute"):
+            np.testing.assert_array_equal(run(method, codes, metric, k, search=search), labels)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -150,18 +153,22 @@ def test_small_tables_with_many_ties(method, seed, n, k):
     # Copies of few rows: as many ties as can be.
     codes = np.ascontiguousarray(codes[rng.integers(0, rng.integers(1, n + 1), n)])
     k = min(k, n)
-    actual = run(method, codes, metric, k, budget=int(rng.integers(1, 500)))
+    search = str(rng.choice(["auto", "brute"]))
+    actual = run(method, codes, metric, k, budget=int(rng.integers(1, 500)), search=search)
     np.testing.assert_array_equal(actual, expected(method, codes, metric, k))
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("search", ["auto", "brute"])
 @pytest.mark.parametrize("method", ["mdav", "cbfs", "md", "tfrp1"])
-def test_a_table_that_fills_several_trees(method):
+def test_a_table_that_fills_several_trees(method, search):
     rng = np.random.default_rng(7)
     # Trees are built anew where half of the tuples are left, and these are 1000 at least.
     codes, metric = random_records(("number", "some", "deep", "broad"), 2_100, rng)
     assert len(np.unique(codes, axis=0)) == 2_100
-    np.testing.assert_array_equal(run(method, codes, metric, 5), expected(method, codes, metric, 5))
+    np.testing.assert_array_equal(
+        run(method, codes, metric, 5, search=search), expected(method, codes, metric, 5)
+    )
 
 
 def test_the_order_of_attributes_changes_nothing():
