@@ -10,11 +10,11 @@ namespace dbanon {
 namespace {
 
 constexpr float kUnlimited = std::numeric_limits<float>::infinity();
-// Candidates of a class. With more than a share of all tuples a scan of all is as fast, and a scan
-// for the class as it is leaves fewer if members came since the last one.
-constexpr std::int32_t kCandidates = kScanTuples, kLargestShare = 8, kLargestShareBefore = 32;
+// Candidates of a class at first, and at most as a share of all tuples: to copy a candidate takes as
+// long as to scan some dozens of tuples.
+constexpr std::int32_t kCandidates = 128, kLargestShare = 32;
 // Tuples of a sample below the cost that low_cost() estimates.
-constexpr std::int32_t kSampled = 8;
+constexpr std::int32_t kSampled = 4;
 // A slice of work counts tuples of a tree, which take longer.
 constexpr std::int32_t kTuplesPerVisit = 4;
 
@@ -274,16 +274,22 @@ std::int32_t TupleScan::nearest(const Measure& measure, bool is_new_class, Work&
             is_scan_current_ = false;
             return best.tuple;
         }
-        const float limit = std::max(bounds.largest_scanned(cost / growth), candidate_limit_);
-        std::int32_t more = 0;
-        visit_costs(candidate_limit_, limit, [&](std::int32_t, float) { ++more; });
-        const std::int32_t share = is_scan_current_ ? kLargestShare : kLargestShareBefore;
-        if (candidates_.count() + more > std::max(blocks_.count() / share, 2 * kCandidates)) {
+        if (!is_scan_current_) {
+            // A scan for the class as it is now gives better bounds.
             has_candidates_ = false;
-            if (!is_scan_current_) continue;
+            continue;
+        }
+        const float limit = std::max(bounds.largest_scanned(cost / growth), candidate_limit_);
+        const std::int32_t most = std::max(blocks_.count() / kLargestShare, 4 * kCandidates) - candidates_.count();
+        more_.clear();
+        visit_costs(candidate_limit_, limit, [&](std::int32_t tuple, float) {
+            if (static_cast<std::int32_t>(more_.size()) <= most) more_.push_back(tuple);
+        });
+        if (static_cast<std::int32_t>(more_.size()) > most) {
+            has_candidates_ = false;
             return best_of<true>(blocks_, measure, work).tuple;
         }
-        visit_costs(candidate_limit_, limit, [&](std::int32_t tuple, float) { candidates_.add(tuple); });
+        for (const std::int32_t tuple : more_) candidates_.add(tuple);
         candidate_limit_ = limit;
     }
 }

@@ -103,6 +103,7 @@ class TupleScan {
     Cost scanned_weight_ = 1;
     Rounding scanned_rounding_;
     float candidate_limit_ = 0;  // candidates are the tuples with costs up to it
+    std::vector<std::int32_t> more_;
 
     ScanQuery query_{};
     Cost unit_ = 0;  // of the query, as in Rounding

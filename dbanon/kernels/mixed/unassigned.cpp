@@ -10,7 +10,7 @@ namespace {
 constexpr std::int32_t kSmall = 1000;
 // Queries of a tree between two choices, and the share of all tuples that they may visit.
 constexpr std::int32_t kQueriesPerChoice = 64;
-constexpr std::int64_t kScannedPerVisit = 4;
+constexpr std::int64_t kScannedPerVisit = 16;
 
 std::atomic<SearchMode>& search_mode() {
     static std::atomic<SearchMode> mode{SearchMode::kMeasured};
