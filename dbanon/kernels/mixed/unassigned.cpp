@@ -23,7 +23,7 @@ void set_search_mode(SearchMode mode) { search_mode() = mode; }
 
 SearchChoice::SearchChoice() : mode_(search_mode()), is_scan_(mode_ == SearchMode::kScan) {}
 
-void SearchChoice::add(std::int64_t visits, std::int32_t tuples, bool is_new_query) {
+void SearchChoice::add(std::int64_t visits, std::int64_t tuples, bool is_new_query) {
     if (is_new_query) {
         if (queries_ == kQueriesPerChoice) {
             is_scan_ = mode_ == SearchMode::kMeasured && kScannedPerVisit * visits_ > scanned_;

@@ -23,7 +23,7 @@ class SearchChoice {
 
     bool is_scan() const { return is_scan_; }
     // Counts a query of the tree, or a part of it.
-    void add(std::int64_t visits, std::int32_t tuples, bool is_new_query);
+    void add(std::int64_t visits, std::int64_t tuples, bool is_new_query);
 
    private:
     const SearchMode mode_;
@@ -52,7 +52,9 @@ class Unassigned {
         if (near_choice_.is_scan()) return scan().nearest(measure, is_new_class, work);
         const std::int64_t budget = work.left;
         const std::int32_t tuple = near_.nearest(measure, hint, work);
-        near_choice_.add(budget - work.left, tuples_, is_new_class);
+        // With trees, lasting costs say less, so that a class needs more scans.
+        const std::int64_t scans = columns_.numbers() < columns_.count() ? kScansPerClass : 1;
+        near_choice_.add(budget - work.left, scans * tuples_, is_new_class);
         return tuple;
     }
     // The k records nearest to a tuple, or all, by (cost, record).
@@ -76,6 +78,8 @@ class Unassigned {
     bool rebuild_if_sparse(Work& work);
 
    private:
+    static constexpr std::int64_t kScansPerClass = 5;
+
     void build();
     std::vector<std::int32_t> remaining_tuples() const;
     bool uses_near_tree() const { return !near_choice_.is_scan(); }
