@@ -30,10 +30,10 @@ def allow_whole_steps(value: bool) -> None:
     """
 
 def set_mixed_search(search: str) -> None:
-    """Set how new kernels of mixed records search: `auto`, `index` or `brute`.
+    """Set how kernels of mixed records search: `auto`, `index` or `brute`.
 
-    For tests and benchmarks. ``auto`` starts with an index and scans all records once that is
-    faster; labels do not depend on it.
+    For tests and benchmarks. Kernels keep what is set before their first step. ``auto`` starts with
+    an index and scans all records once that is faster; labels do not depend on it.
     """
 
 class Kernel:

@@ -1,9 +1,7 @@
 #include "mixed/tuple_scan.hpp"
 
-#include <bit>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 namespace dbanon {
 
@@ -37,7 +35,7 @@ float TupleScan::Rounding::smallest_scanned(double cost) const {
 }
 
 double TupleScan::Rounding::least_cost_above(float scanned) const {
-    if (unit) return (scanned + 1.0) * static_cast<double>(unit);
+    if (unit) return (std::floor(scanned) + 1.0) * static_cast<double>(unit);
     if (scanned < 8 * root * root) return 0;
     return std::max(scanned - difference(scanned), 0.0);
 }
@@ -47,21 +45,15 @@ TupleScan::TupleScan(const MixedTable& table, const Columns& columns, NumberPena
     : table_(table),
       columns_(columns),
       ops_(lane_ops(number_penalty)),
-      number_penalty_(number_penalty),
       record_(record),
-      blocks_(table, columns),
-      candidates_(table, columns),
-      low_(columns.numbers()),
-      high_(columns.numbers()),
-      other_costs_(columns.count() - columns.paths_end()) {
-    const auto terms = static_cast<double>(columns.count() + columns.fields() + 8);
-    unit_rounding_.relative = std::ldexp(terms, 1 - std::numeric_limits<float>::digits);
+      blocks_(table.tuples(), columns.numbers(), columns.count() - columns.numbers()),
+      candidates_(blocks_),
+      builder_(table, columns) {
+    unit_rounding_.relative = builder_.relative_error();
     double sum = 0, squares = 0;
     for (std::size_t c = 0; c < columns.numbers(); ++c) {
-        const int bits = std::bit_width(static_cast<std::uint64_t>(table.unit(columns.attribute(c))));
-        const int lost_bits = bits - std::numeric_limits<float>::digits;
         // Of both ends of a gap, each rounded by half of a step.
-        const double step = lost_bits > 0 ? std::ldexp(1.0, lost_bits) : 0.0;
+        const double step = builder_.rounding_step(c);
         sum += step;
         squares += step * step;
     }
@@ -82,10 +74,22 @@ void TupleScan::build(std::span<const std::int32_t> tuples) {
     blocks_.clear();
     candidates_.clear();
     blocks_.reserve(tuples.size());
-    for (const std::int32_t tuple : tuples) blocks_.add(tuple);
+    for (const std::int32_t tuple : tuples) add(blocks_, tuple);
     costs_.clear();
     distances_from_ = -1;
     has_candidates_ = false;
+}
+
+void TupleScan::add(ScanBlocks& blocks, std::int32_t tuple) const {
+    const std::int32_t index = blocks.add(tuple);
+    const Code* row = table_.row(tuple);
+    const std::size_t numbers = columns_.numbers();
+    for (std::size_t c = 0; c < numbers; ++c) {
+        blocks.number(index, c) = static_cast<float>(row[columns_.attribute(c)]);
+    }
+    for (std::size_t c = numbers; c < columns_.count(); ++c) {
+        blocks.code(index, c - numbers) = columns_.value(c, row[columns_.attribute(c)]);
+    }
 }
 
 void TupleScan::remove(std::int32_t tuple) {
@@ -93,86 +97,32 @@ void TupleScan::remove(std::int32_t tuple) {
     const std::int32_t index = blocks_.remove(tuple), last = blocks_.count();
     if (costs_.empty() || index < 0) return;
     costs_[index] = costs_[last];
-    const std::int32_t subset = index / kScanTuples * kScanSubsets + index % kScanSubsets;
+    const std::int32_t subset = index / kScanItems * kScanSubsets + index % kScanSubsets;
     least_[subset] = std::min(least_[subset], costs_[last]);
     most_[subset] = std::max(most_[subset], costs_[last]);
 }
 
-template <class Measure, class CostAtDepth>
-void TupleScan::set_query(const Measure& measure, const CostAtDepth& cost_at_depth, bool has_other_trees) {
-    Cost base = 0;
-    for (std::size_t c = 0; c < columns_.numbers(); ++c) {
-        const std::size_t a = columns_.attribute(c);
-        low_[c] = static_cast<float>(measure.low(a));
-        high_[c] = static_cast<float>(measure.high(a));
-        base += measure.cost_per_unit() * (measure.high(a) - measure.low(a));
-    }
-    query_paths_.clear();
-    steps_.clear();
-    Cost largest = base, divisor = 0;
-    for (std::size_t c = columns_.numbers(); c < columns_.paths_end(); ++c) {
-        const std::size_t a = columns_.attribute(c);
-        const std::int32_t ancestor = table_.tree(a)->common_depth(measure.low(a), measure.high(a));
-        const auto first = static_cast<std::int32_t>(steps_.size());
-        const std::vector<Field>& fields = columns_.fields(c);
-        // As in WideTree, from the root down.
-        for (std::size_t f = 0; f < fields.size() && fields[f].depth < ancestor; ++f) {
-            const bool is_last = f + 1 == fields.size() || fields[f + 1].depth >= ancestor;
-            const Cost below = cost_at_depth(a, is_last ? ancestor : fields[f + 1].depth);
-            steps_.push_back({cost_at_depth(a, fields[f].depth) - below, (Code{1} << fields[f].shift) - 1});
-            divisor = std::gcd(divisor, steps_.back().cost);
-            largest += steps_.back().cost;
-        }
-        const Cost within = cost_at_depth(a, ancestor);
-        base += within;
-        largest += within;
-        query_paths_.push_back({static_cast<std::int32_t>(c), columns_.value(c, measure.low(a)), first,
-                                static_cast<std::int32_t>(steps_.size())});
-    }
-    // Sums of few multiples of one number are exact.
-    divisor = std::max(std::gcd(divisor, base), Cost{1});
-    const bool is_exact = columns_.paths_end() == columns_.count() && columns_.numbers() == 0 &&
-                          largest / divisor < Cost{1} << std::numeric_limits<float>::digits;
-    unit_ = is_exact ? divisor : 0;
-    if (!is_exact) divisor = 1;
-    levels_.clear();
-    for (const Step& step : steps_) levels_.push_back({static_cast<float>(step.cost / divisor), step.within});
-    leaf_costs_.clear();
-    for (std::size_t c = columns_.paths_end(); has_other_trees && c < columns_.count(); ++c) {
-        const std::size_t a = columns_.attribute(c);
-        std::vector<float>& costs = other_costs_[c - columns_.paths_end()];
-        costs.resize(table_.tree(a)->leaves());
-        for (std::size_t leaf = 0; leaf < costs.size(); ++leaf) {
-            costs[leaf] = static_cast<float>(measure.distance(a, static_cast<Code>(leaf)));
-        }
-        leaf_costs_.push_back({static_cast<std::int32_t>(c), costs.data()});
-    }
-    const bool is_squared = number_penalty_ == NumberPenalty::kSquaredWidth;
-    query_ = {static_cast<float>(base / divisor),
-              is_squared ? 1.0F : static_cast<float>(measure.cost_per_unit()),
-              static_cast<std::int32_t>(columns_.numbers()),
-              static_cast<std::int32_t>(query_paths_.size()),
-              static_cast<std::int32_t>(leaf_costs_.size()),
-              low_.data(),
-              high_.data(),
-              query_paths_.data(),
-              levels_.data(),
-              leaf_costs_.data()};
+template <class Measure>
+void TupleScan::set_query(const Measure& measure) {
+    builder_.set(measure, [&](std::size_t a, std::int32_t depth) { return measure.cost_at_depth(a, depth); }, true);
+    unit_ = builder_.use_exact_unit();
+    distances_from_ = -1;
 }
 
 template <class Measure>
-void TupleScan::set_query(const Measure& measure) {
-    const auto cost_at_depth = [&](std::size_t a, std::int32_t depth) { return measure.cost_at_depth(a, depth); };
-    set_query(measure, cost_at_depth, true);
+void TupleScan::set_lasting_query(const Measure& measure) {
+    builder_.set(measure, [&](std::size_t a, std::int32_t depth) { return measure.lasting_cost_at_depth(a, depth); }, false);
+    unit_ = builder_.use_exact_unit();
+    distances_from_ = -1;
 }
 
 void TupleScan::compute_costs(Work& work) {
     const std::size_t blocks = blocks_.blocks();
-    costs_.resize(blocks * kScanTuples);
+    costs_.resize(blocks * kScanItems);
     least_.resize(blocks * kScanSubsets);
     most_.resize(blocks * kScanSubsets);
     for (std::int32_t b = 0; b < blocks_.blocks(); ++b) {
-        ops_.scan(query_, blocks_.numbers(b), blocks_.codes(b), costs_.data() + b * kScanTuples,
+        ops_.scan(builder_.query(), blocks_.numbers(b), blocks_.codes(b), costs_.data() + b * kScanItems,
                   least_.data() + b * kScanSubsets, most_.data() + b * kScanSubsets);
     }
     work.left -= blocks_.count() / kTuplesPerVisit;
@@ -181,24 +131,24 @@ void TupleScan::compute_costs(Work& work) {
 template <class Visit>
 void TupleScan::visit_costs(float from, float to, const Visit& visit) const {
     for (std::int32_t b = 0; b < blocks_.blocks(); ++b) {
-        const float* costs = costs_.data() + b * kScanTuples;
+        const float* costs = costs_.data() + b * kScanItems;
         const std::int32_t n_filled = blocks_.n_filled(b);
         for (std::int32_t j = 0; j < kScanSubsets; ++j) {
             const std::int32_t subset = b * kScanSubsets + j;
             if (least_[subset] > to || most_[subset] <= from) continue;
             for (std::int32_t i = j; i < n_filled; i += kScanSubsets) {
-                if (costs[i] > from && costs[i] <= to) visit(blocks_.tuple(b * kScanTuples + i), costs[i]);
+                if (costs[i] > from && costs[i] <= to) visit(blocks_.id(b * kScanItems + i), costs[i]);
             }
         }
     }
 }
 
-float TupleScan::low_cost(std::int32_t count) const {
-    const std::int32_t stride = std::max(count / kSampled, 1);
+float TupleScan::low_cost(std::int64_t count) const {
+    const std::int64_t stride = std::max<std::int64_t>(count / kSampled, 1);
     if (blocks_.count() <= 2 * kSampled * stride) return kUnlimited;
     float least[kSampled];
     std::fill_n(least, kSampled, kUnlimited);
-    for (std::int32_t i = 0; i < blocks_.count(); i += stride) {
+    for (std::int64_t i = 0; i < blocks_.count(); i += stride) {
         if (costs_[i] >= least[0]) continue;
         std::pop_heap(least, least + kSampled);
         least[kSampled - 1] = costs_[i];
@@ -220,19 +170,19 @@ bool TupleScan::improve(Best& best, Cost cost, std::int32_t tuple) const {
 template <bool is_nearest, class Measure>
 TupleScan::Best TupleScan::best_of(const ScanBlocks& blocks, const Measure& measure, Work& work) const {
     const Rounding bounds = rounding(measure.cost_per_unit());
-    float costs[kScanTuples], least[kScanSubsets], most[kScanSubsets];
+    float costs[kScanItems], least[kScanSubsets], most[kScanSubsets];
     const float* const extremes = is_nearest ? least : most;
     float limit = is_nearest ? kUnlimited : -kUnlimited;
     Best best;
     const auto may_improve = [&](float cost) { return is_nearest ? cost <= limit : cost >= limit; };
     for (std::int32_t b = 0; b < blocks.blocks(); ++b) {
-        ops_.scan(query_, blocks.numbers(b), blocks.codes(b), costs, least, most);
+        ops_.scan(builder_.query(), blocks.numbers(b), blocks.codes(b), costs, least, most);
         const std::int32_t n_filled = blocks.n_filled(b);
         for (std::int32_t j = 0; j < kScanSubsets; ++j) {
             if (!may_improve(extremes[j])) continue;
             for (std::int32_t i = j; i < n_filled; i += kScanSubsets) {
                 if (!may_improve(costs[i])) continue;
-                const std::int32_t tuple = blocks.tuple(b * kScanTuples + i);
+                const std::int32_t tuple = blocks.id(b * kScanItems + i);
                 if (!improve<is_nearest>(best, cost_of(measure, tuple, costs[i]), tuple)) continue;
                 const auto cost = static_cast<double>(best.cost);
                 limit = is_nearest ? bounds.largest_scanned(cost) : bounds.smallest_scanned(cost);
@@ -245,29 +195,27 @@ TupleScan::Best TupleScan::best_of(const ScanBlocks& blocks, const Measure& meas
 
 template <class Measure>
 void TupleScan::choose_candidates(const Measure& measure, Work& work) {
-    set_query(measure, [&](std::size_t a, std::int32_t depth) { return measure.lasting_cost_at_depth(a, depth); },
-              false);
+    set_lasting_query(measure);
     compute_costs(work);
-    distances_from_ = -1;
     scanned_weight_ = measure.cost_per_unit();
     scanned_rounding_ = rounding(scanned_weight_);
     candidate_limit_ = low_cost(kCandidates);
     candidates_.clear();
-    visit_costs(-1, candidate_limit_, [&](std::int32_t tuple, float) { candidates_.add(tuple); });
+    visit_costs(-1, candidate_limit_, [&](std::int32_t tuple, float) { add(candidates_, tuple); });
     has_candidates_ = is_scan_current_ = true;
 }
 
 template <class Measure>
 std::int32_t TupleScan::nearest(const Measure& measure, bool is_new_class, Work& work) {
     if (is_new_class) has_candidates_ = false;
-    const auto weight = static_cast<double>(measure.cost_per_unit());
     for (;;) {
         if (!has_candidates_ || candidates_.count() == 0) choose_candidates(measure, work);
         set_query(measure);
         const Best best = best_of<true>(candidates_, measure, work);
         if (candidates_.count() == blocks_.count()) return best.tuple;
-        // The lasting costs grow at least with the weight.
-        const double growth = weight / static_cast<double>(scanned_weight_);
+        // The lasting costs grow at least with the weight; a bit less, for rounding errors.
+        const double growth = (1 - 0x1p-50) * static_cast<double>(measure.cost_per_unit()) /
+                              static_cast<double>(scanned_weight_);
         const Rounding& bounds = scanned_rounding_;
         const auto cost = static_cast<double>(best.cost);
         if (cost < bounds.least_cost_above(candidate_limit_) * growth) {
@@ -289,7 +237,7 @@ std::int32_t TupleScan::nearest(const Measure& measure, bool is_new_class, Work&
             has_candidates_ = false;
             return best_of<true>(blocks_, measure, work).tuple;
         }
-        for (const std::int32_t tuple : more_) candidates_.add(tuple);
+        for (const std::int32_t tuple : more_) add(candidates_, tuple);
         candidate_limit_ = limit;
     }
 }
@@ -320,11 +268,11 @@ std::int32_t TupleScan::farthest(const Square& square, std::int32_t from, Work& 
     Best best;
     for (std::int32_t subset = 0; subset < blocks_.blocks() * kScanSubsets; ++subset) {
         if (most_[subset] < limit) continue;
-        const std::int32_t first = subset / kScanSubsets * kScanTuples + subset % kScanSubsets;
-        const std::int32_t end = std::min(first + kScanTuples, blocks_.count());
+        const std::int32_t first = subset / kScanSubsets * kScanItems + subset % kScanSubsets;
+        const std::int32_t end = std::min(first + kScanItems, blocks_.count());
         for (std::int32_t i = first; i < end; i += kScanSubsets) {
             if (costs_[i] < limit) continue;
-            const std::int32_t tuple = blocks_.tuple(i);
+            const std::int32_t tuple = blocks_.id(i);
             if (!improve<false>(best, cost_of(square, tuple, costs_[i]), tuple)) continue;
             limit = bounds.smallest_scanned(static_cast<double>(best.cost));
         }
@@ -339,13 +287,13 @@ void TupleScan::around(const Square& square, std::int32_t from, std::int32_t k,
     compute_distances(square, from, work);
     const Rounding bounds = rounding(1);
     std::vector<std::pair<Cost, std::int32_t>> nearest;  // distances and records
-    float limit = low_cost(4 * k);
+    float limit = low_cost(4 * std::int64_t{k});
     for (;;) {
         nearest.clear();
         visit_costs(-1, limit, [&](std::int32_t tuple, float scanned) {
             const Cost distance = cost_of(square, tuple, scanned);
-            const std::int32_t end = std::min(table_.end(tuple), next[tuple] + k);
-            for (std::int32_t at = next[tuple]; at < end; ++at) nearest.emplace_back(distance, table_.copy(at));
+            const std::int32_t copies = std::min(table_.end(tuple) - next[tuple], k);
+            for (std::int32_t at = next[tuple]; at < next[tuple] + copies; ++at) nearest.emplace_back(distance, table_.copy(at));
         });
         const std::size_t first = std::min(nearest.size(), static_cast<std::size_t>(k));
         std::partial_sort(nearest.begin(), nearest.begin() + static_cast<std::ptrdiff_t>(first), nearest.end());

@@ -15,6 +15,7 @@
 #include "common/table.hpp"
 #include "mixed/reach.hpp"
 #include "mixed/scan_blocks.hpp"
+#include "mixed/scan_query.hpp"
 #include "mixed/square.hpp"
 
 namespace dbanon {
@@ -67,10 +68,11 @@ class TupleScan {
     Cost cost_of(const Measure& measure, std::int32_t tuple, float scanned) const {
         return unit_ ? unit_ * static_cast<Cost>(scanned) : measure.distance(tuple);
     }
-    template <class Measure, class CostAtDepth>
-    void set_query(const Measure& measure, const CostAtDepth& cost_at_depth, bool has_other_trees);
     template <class Measure>
     void set_query(const Measure& measure);
+    template <class Measure>
+    void set_lasting_query(const Measure& measure);
+    void add(ScanBlocks& blocks, std::int32_t tuple) const;
     // Keeps the costs of all tuples for the query that is set.
     void compute_costs(Work& work);
     void compute_distances(const Square& square, std::int32_t from, Work& work);
@@ -80,7 +82,7 @@ class TupleScan {
     template <class Visit>
     void visit_costs(float from, float to, const Visit& visit) const;
     // A cost up to which there are about `count` tuples.
-    float low_cost(std::int32_t count) const;
+    float low_cost(std::int64_t count) const;
     template <bool is_nearest, class Measure>
     Best best_of(const ScanBlocks& blocks, const Measure& measure, Work& work) const;
     // Replaces a result by a tuple that is better, or equal with a smaller record.
@@ -90,7 +92,6 @@ class TupleScan {
     const MixedTable& table_;
     const Columns& columns_;
     const LaneOps& ops_;
-    const NumberPenalty number_penalty_;
     const std::vector<std::int32_t>& record_;
     Rounding unit_rounding_;  // for a weight of 1
     ScanBlocks blocks_, candidates_;
@@ -98,25 +99,15 @@ class TupleScan {
     // Of the last scan of all tuples: costs by index in blocks_, and extremes by subset. After a
     // removal the extremes are bounds.
     std::vector<float> costs_, least_, most_;
-    std::int32_t distances_from_ = -1;  // a tuple, if the costs are distances from it
+    std::int32_t distances_from_ = -1;  // a tuple, if these costs and the query are distances from it
     bool has_candidates_ = false, is_scan_current_ = false;  // of the class as it is now
     Cost scanned_weight_ = 1;
     Rounding scanned_rounding_;
     float candidate_limit_ = 0;  // candidates are the tuples with costs up to it
     std::vector<std::int32_t> more_;
 
-    ScanQuery query_{};
+    ScanQueryBuilder builder_;
     Cost unit_ = 0;  // of the query, as in Rounding
-    std::vector<float> low_, high_;
-    std::vector<QueryPath> query_paths_;
-    struct Step {
-        Cost cost;
-        std::int32_t within;  // as in ScanLevel
-    };
-    std::vector<Step> steps_;
-    std::vector<ScanLevel> levels_;
-    std::vector<std::vector<float>> other_costs_;
-    std::vector<ScanLeafCosts> leaf_costs_;
 };
 
 }  // namespace dbanon

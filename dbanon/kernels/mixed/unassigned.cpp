@@ -1,40 +1,13 @@
 #include "mixed/unassigned.hpp"
 
-#include <atomic>
-
 namespace dbanon {
 
 namespace {
 
 // Smaller trees are not rebuilt.
 constexpr std::int32_t kSmall = 1000;
-// Queries of a tree between two choices, and the share of all tuples that they may visit.
-constexpr std::int32_t kQueriesPerChoice = 64;
-constexpr std::int64_t kScannedPerVisit = 16;
-
-std::atomic<SearchMode>& search_mode() {
-    static std::atomic<SearchMode> mode{SearchMode::kMeasured};
-    return mode;
-}
 
 }  // namespace
-
-void set_search_mode(SearchMode mode) { search_mode() = mode; }
-
-SearchChoice::SearchChoice() : mode_(search_mode()), is_scan_(mode_ == SearchMode::kScan) {}
-
-void SearchChoice::add(std::int64_t visits, std::int64_t tuples, bool is_new_query) {
-    if (is_new_query) {
-        if (queries_ == kQueriesPerChoice) {
-            is_scan_ = mode_ == SearchMode::kMeasured && kScannedPerVisit * visits_ > scanned_;
-            queries_ = 0;
-            visits_ = scanned_ = 0;
-        }
-        ++queries_;
-        scanned_ += tuples;
-    }
-    visits_ += visits;
-}
 
 Unassigned::Unassigned(const MixedTable& table, NumberPenalty number_penalty, int bits)
     : table_(table),

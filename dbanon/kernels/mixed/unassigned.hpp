@@ -1,36 +1,16 @@
 // The unassigned records, with searches for the nearest to a class and the farthest from it.
 //
 // Both searches begin in trees. A kind of search whose queries visit so many tuples that a scan of
-// all would be faster turns to scans, for good. Visits are counted, not timed, so the same table is
-// always searched in the same way; results are equal anyway.
+// all would be faster turns to scans, for good.
 #pragma once
 
 #include <optional>
 
+#include "mixed/search_choice.hpp"
 #include "mixed/tuple_scan.hpp"
 #include "mixed/wide_tree.hpp"
 
 namespace dbanon {
-
-// For tests and benchmarks: how new kernels search. Labels do not depend on it.
-enum class SearchMode { kMeasured, kTree, kScan };
-void set_search_mode(SearchMode mode);
-
-// Chooses between a tree and scans by the visits of the tree.
-class SearchChoice {
-   public:
-    SearchChoice();
-
-    bool is_scan() const { return is_scan_; }
-    // Counts a query of the tree, or a part of it.
-    void add(std::int64_t visits, std::int64_t tuples, bool is_new_query);
-
-   private:
-    const SearchMode mode_;
-    bool is_scan_;
-    std::int64_t visits_ = 0, scanned_ = 0;  // of the recent queries, and of as many scans
-    std::int32_t queries_ = 0;
-};
 
 class Unassigned {
    public:
