@@ -15,6 +15,8 @@ constexpr std::int32_t kCandidates = 128, kLargestShare = 32;
 constexpr std::int32_t kSampled = 4;
 // A slice of work counts tuples of a tree, which take longer.
 constexpr std::int32_t kTuplesPerVisit = 4;
+// Large costs lose digits as double: far less than this share of a unit, as there are few units.
+constexpr double kLostShare = 0x1p-20;
 
 }  // namespace
 
@@ -25,17 +27,17 @@ double TupleScan::Rounding::difference(double cost) const {
 // Eight times the difference is enough for it to hold at the result, too: a root there is at most
 // the root of the difference here.
 float TupleScan::Rounding::largest_scanned(double cost) const {
-    if (unit) return static_cast<float>(std::floor(cost / static_cast<double>(unit)));
+    if (unit) return static_cast<float>(std::floor(cost / static_cast<double>(unit) + 2 * kLostShare));
     return std::nextafter(static_cast<float>(cost + 8 * difference(cost)), kUnlimited);
 }
 
 float TupleScan::Rounding::smallest_scanned(double cost) const {
-    if (unit) return static_cast<float>(std::ceil(cost / static_cast<double>(unit)));
+    if (unit) return static_cast<float>(std::ceil(cost / static_cast<double>(unit) - 2 * kLostShare));
     return std::nextafter(static_cast<float>(cost - 8 * difference(cost)), -kUnlimited);
 }
 
 double TupleScan::Rounding::least_cost_above(float scanned) const {
-    if (unit) return (std::floor(scanned) + 1.0) * static_cast<double>(unit);
+    if (unit) return (std::floor(scanned) + 1.0 - kLostShare) * static_cast<double>(unit);
     if (scanned < 8 * root * root) return 0;
     return std::max(scanned - difference(scanned), 0.0);
 }
@@ -213,9 +215,9 @@ std::int32_t TupleScan::nearest(const Measure& measure, bool is_new_class, Work&
         set_query(measure);
         const Best best = best_of<true>(candidates_, measure, work);
         if (candidates_.count() == blocks_.count()) return best.tuple;
-        // The lasting costs grow at least with the weight; a bit less, for rounding errors.
-        const double growth = (1 - 0x1p-50) * static_cast<double>(measure.cost_per_unit()) /
-                              static_cast<double>(scanned_weight_);
+        // The lasting costs grow at least with the weight.
+        const double growth =
+            static_cast<double>(measure.cost_per_unit()) / static_cast<double>(scanned_weight_);
         const Rounding& bounds = scanned_rounding_;
         const auto cost = static_cast<double>(best.cost);
         if (cost < bounds.least_cost_above(candidate_limit_) * growth) {
