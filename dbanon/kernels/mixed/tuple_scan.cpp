@@ -15,7 +15,7 @@ constexpr std::int32_t kCandidates = 128, kLargestShare = 32;
 constexpr std::int32_t kSampled = 4;
 // A slice of work counts tuples of a tree, which take longer.
 constexpr std::int32_t kTuplesPerVisit = 4;
-// Large costs lose digits as double: far less than this share of a unit, as there are few units.
+// Costs of more than 53 bits are rounded as double, by far less than this share of a unit.
 constexpr double kLostShare = 0x1p-20;
 
 }  // namespace
@@ -106,14 +106,16 @@ void TupleScan::remove(std::int32_t tuple) {
 
 template <class Measure>
 void TupleScan::set_query(const Measure& measure) {
-    builder_.set(measure, [&](std::size_t a, std::int32_t depth) { return measure.cost_at_depth(a, depth); }, true);
+    const auto cost_at_depth = [&](std::size_t a, std::int32_t depth) { return measure.cost_at_depth(a, depth); };
+    builder_.set(measure, cost_at_depth, true);
     unit_ = builder_.use_exact_unit();
     distances_from_ = -1;
 }
 
 template <class Measure>
 void TupleScan::set_lasting_query(const Measure& measure) {
-    builder_.set(measure, [&](std::size_t a, std::int32_t depth) { return measure.lasting_cost_at_depth(a, depth); }, false);
+    const auto lasting = [&](std::size_t a, std::int32_t depth) { return measure.lasting_cost_at_depth(a, depth); };
+    builder_.set(measure, lasting, false);
     unit_ = builder_.use_exact_unit();
     distances_from_ = -1;
 }
@@ -295,7 +297,7 @@ void TupleScan::around(const Square& square, std::int32_t from, std::int32_t k,
         visit_costs(-1, limit, [&](std::int32_t tuple, float scanned) {
             const Cost distance = cost_of(square, tuple, scanned);
             const std::int32_t copies = std::min(table_.end(tuple) - next[tuple], k);
-            for (std::int32_t at = next[tuple]; at < next[tuple] + copies; ++at) nearest.emplace_back(distance, table_.copy(at));
+            for (std::int32_t i = 0; i < copies; ++i) nearest.emplace_back(distance, table_.copy(next[tuple] + i));
         });
         const std::size_t first = std::min(nearest.size(), static_cast<std::size_t>(k));
         std::partial_sort(nearest.begin(), nearest.begin() + static_cast<std::ptrdiff_t>(first), nearest.end());
