@@ -1,14 +1,27 @@
 """Small mixed tables and hierarchies of all shapes, for hypothesis."""
 
+from contextlib import contextmanager
+
 import numpy as np
 from hypothesis import strategies as st
 
+from dbanon import kernels
 from dbanon.data.number_levels import NumberLevels
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.spaces.levels import LevelSpace
 from dbanon.spaces.mixed import ROOT_COST, LabelCosts, MixedSpace
+
+
+@contextmanager
+def mixed_search(search):
+    """Kernels of mixed records that take their first step in this context search like this."""
+    kernels.set_mixed_search(search)
+    try:
+        yield
+    finally:
+        kernels.set_mixed_search("auto")
 
 
 def random_tree(rng, leaves, shape):

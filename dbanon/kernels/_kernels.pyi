@@ -29,6 +29,13 @@ def allow_whole_steps(value: bool) -> None:
     For tests and benchmarks. Allowed by default; labels do not depend on it.
     """
 
+def set_mixed_search(search: str) -> None:
+    """Set how kernels of mixed records search: `auto`, `index` or `brute`.
+
+    For tests and benchmarks. Kernels keep what is set before their first step. ``auto`` starts with
+    an index and scans all records once that is faster; labels do not depend on it.
+    """
+
 class Kernel:
     """Work done in slices. Classes are numbered from 0 in order of creation.
 

@@ -11,7 +11,7 @@ preservation of table data-publishing", Journal of Software 28 (2017) 341-351, a
 is understood as adding one record at a time.
 Classes: k records; those that the last records are added to hold up to 2k-1.
 Cost: O(n^2) in the worst case. Two trees of bounding boxes over the distinct records find the
-nearest and the farthest record.
+nearest and the farthest record, or scans of all records once the trees rule out too few.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ hierarchical structures", DaWaK 2006, LNCS 4081. The loss is iloss
 (``measures.information_loss``), so numbers need no hierarchy.
 Classes: k or more, without a bound.
 Cost: O(m^2) in the worst case for m distinct records. Two trees of bounding boxes find the nearest
-class: one holds the classes of one record, the other all larger classes.
+class: one holds the classes of one record, the other all larger classes. Once they rule out too few
+classes, scans of all find it.
 """
 
 from __future__ import annotations

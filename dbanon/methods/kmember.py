@@ -11,7 +11,7 @@ techniques", DASFAA 2007. The paper starts with a random record. The loss is ilo
 (``measures.information_loss``), and the distance is that of the method ``gaa_cp``.
 Classes: k records; those that the last records are added to hold up to 2k-1.
 Cost: O(n^2) in the worst case. Two trees of bounding boxes over the distinct records find the
-nearest and the farthest record.
+nearest and the farthest record, or scans of all records once the trees rule out too few.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@
 #include "mixed/split.hpp"
 #include "mixed/mixed_sequential.hpp"
 #include "mixed/tfrp.hpp"
+#include "mixed/unassigned.hpp"
 
 namespace dbanon {
 namespace {
@@ -270,7 +271,15 @@ std::span<const Cost> checked_squares(const MixedTable& table, const InputArray<
     return {squares.data(), squares.shape(0)};
 }
 
+void set_mixed_search(const std::string& name) {
+    const Search search = parse_search(name);
+    set_search_mode(search == Search::automatic ? SearchMode::kMeasured
+                    : search == Search::index   ? SearchMode::kTree
+                                                : SearchMode::kScan);
+}
+
 void bind_mixed(nb::module_& m) {
+    m.def("set_mixed_search", &set_mixed_search, nb::arg("search"));
     nb::class_<MixedTable>(m, "MixedTable")
         .def(nb::new_(&make_table), nb::arg("codes").noconvert(), nb::arg("units").noconvert(),
              nb::arg("leaves").noconvert(), nb::arg("depths").noconvert(),

@@ -70,13 +70,14 @@ ClassTree::ClassTree(const MixedTable& table, const std::vector<std::vector<std:
         }
         update_class(i);
     }
+    if (choice_.is_scan()) return;
     build();
     build_singletons();
 }
 
 // A class in the layout of the tree's columns.
 void ClassTree::update_class(std::size_t id) {
-    Range* const ends = ranges_.row(id);
+    ClassRange* const ends = ranges_.row(id);
     for (std::size_t c = 0; c < columns_.count(); ++c) {
         const std::size_t a = columns_.attribute(c);
         const Code low = low_.row(id)[a], high = high_.row(id)[a];
@@ -158,9 +159,9 @@ std::int32_t ClassTree::make_node(std::span<const std::span<std::int32_t>> parts
 bool ClassTree::refresh(std::int32_t slot) {
     constexpr Cost kMost = std::numeric_limits<Cost>::max();
     Minima least{kMost, kMost, kNoRecord};
-    std::array<const Range*, kLeafClasses> below;
+    std::array<const ClassRange*, kLeafClasses> below;
     std::size_t count = 0;
-    const auto see = [&](const Minima& child, const Range* ends) {
+    const auto see = [&](const Minima& child, const ClassRange* ends) {
         least = {std::min(least.size, child.size), std::min(least.each, child.each),
                  std::min(least.id, child.id)};
         below[count++] = ends;
@@ -178,11 +179,11 @@ bool ClassTree::refresh(std::int32_t slot) {
     bool changed = summary.size != least.size || summary.each != least.each || summary.id != least.id;
     summary = least;
     if (count == 0) return changed;
-    Range* const box = boxes_.row(slot);
+    ClassRange* const box = boxes_.row(slot);
     for (std::size_t c = 0; c < columns_.count(); ++c) {
-        Range all = below[0][c];
+        ClassRange all = below[0][c];
         for (std::size_t i = 1; i < count; ++i) {
-            const Range& ends = below[i][c];
+            const ClassRange& ends = below[i][c];
             all = {std::min(all.low, ends.low), std::max(all.high, ends.high),
                    std::min(all.depth, ends.depth)};
         }
@@ -199,9 +200,14 @@ void ClassTree::record_merge(std::int32_t into, std::int32_t from) {
         shares_.row(into)[a] += shares_.row(from)[a];
     }
     update_class(into);
-    remove_singleton(into);
     is_alive_[from] = 0;
     --n_classes_;
+    if (scan_) {
+        scan_->remove(from);
+        scan_->update(into);
+        return;
+    }
+    remove_singleton(into);
     std::erase(leaves_[leaf_of_class_[from]], from);
     for (const std::int32_t changed : {from, into}) {
         std::int32_t slot = leaf_slot_[leaf_of_class_[changed]];
@@ -218,6 +224,7 @@ void ClassTree::remove_singleton(std::int32_t id) {
 }
 
 void ClassTree::rebuild_if_sparse(Work& work) {
+    if (choice_.is_scan()) return;
     if (n_classes_ >= kFewClasses && n_classes_ < n_built_ / 2) {
         build();
         work.left -= std::int64_t{n_classes_} * table_.n_attributes();
@@ -228,13 +235,28 @@ void ClassTree::rebuild_if_sparse(Work& work) {
     }
 }
 
-// The class of one record whose loss grows least; -1 if there is none.
-std::int32_t ClassTree::nearest_singleton(std::int32_t query, Work& work) {
+void ClassTree::set_extent(std::int32_t query) {
     const std::size_t d = columns_.count();
     extent_.low.assign(low_.row(query), low_.row(query) + d);
     extent_.high.assign(high_.row(query), high_.row(query) + d);
     extent_.share.assign(shares_.row(query), shares_.row(query) + d);
     extent_.size = shapes_.size(query);
+}
+
+// Built when it is first used; trees are not used after that.
+ClassScan& ClassTree::scan() {
+    if (scan_) return *scan_;
+    singletons_.clear();
+    scan_.emplace(table_, columns_, shapes_, losses_, ranges_);
+    scan_->reserve(n_classes_);
+    for (std::size_t i = 0; i < is_alive_.size(); ++i) {
+        if (is_alive_[i]) scan_->add(static_cast<std::int32_t>(i));
+    }
+    return *scan_;
+}
+
+// The class of one record whose loss grows least; -1 if there is none.
+std::int32_t ClassTree::nearest_singleton(std::int32_t query, Work& work) {
     growth_.start(extent_);
     const std::int32_t tuple = singletons_.nearest(growth_, is_in_singletons_[query] ? first_tuple_[query] : -1, work);
     return tuple < 0 ? -1 : class_of_tuple_[tuple];
@@ -244,8 +266,8 @@ std::int32_t ClassTree::nearest_singleton(std::int32_t query, Work& work) {
 // records lose what the merged class loses, the others its difference to before.
 Cost ClassTree::lower_bound(std::int32_t slot) const {
     const Minima& least = minima_[slot];
-    const Range* const box = boxes_.row(slot);
-    const Range* const query_ends = ranges_.row(query_);
+    const ClassRange* const box = boxes_.row(slot);
+    const ClassRange* const query_ends = ranges_.row(query_);
     const Cost size = shapes_.size(query_);
     Cost mine = 0, others = 0, uneven = 0;
     std::size_t c = 0;
@@ -267,7 +289,12 @@ Cost ClassTree::lower_bound(std::int32_t slot) const {
         } else {
             depth = tree.common_depth(low, high);
             const std::size_t a = columns_.attribute(c);
-            uneven += size * table_.unit(a) - depth * shares_.row(query_)[a];
+            // Losses per record, which `each` has, too, if they do not depend on the leaf.
+            if (tree.has_even_depth()) {
+                mine += tree.climb(tree.deepest(), depth);
+            } else {
+                uneven += size * table_.unit(a) - depth * shares_.row(query_)[a];
+            }
         }
         if (box[c].depth > depth) others += (box[c].depth - depth) * tree.smallest_share();
     }
@@ -275,6 +302,15 @@ Cost ClassTree::lower_bound(std::int32_t slot) const {
 }
 
 std::int32_t ClassTree::cheapest(std::int32_t query, Work& work) {
+    set_extent(query);
+    if (choice_.is_scan()) return scan().cheapest(query, extent_, work);
+    const std::int64_t budget = work.left;
+    const std::int32_t best = cheapest_in_trees(query, work);
+    choice_.add(budget - work.left, n_classes_, true);
+    return best;
+}
+
+std::int32_t ClassTree::cheapest_in_trees(std::int32_t query, Work& work) {
     query_ = query;
     remove_singleton(query);
     Cost best = std::numeric_limits<Cost>::max();

@@ -4,15 +4,19 @@
 // 16 and nodes of 8 children: a class has a reserved leaf slot from the start, keeps it while it
 // grows, and boxes grow with it. Results equal those of a plain search by (increase, smallest
 // class): bounds and losses are integers, and a subtree whose bound equals the least increase is
-// skipped only if its smallest class is larger.
+// skipped only if its smallest class is larger. Where trees visit too many classes, ClassScan
+// compares all.
 #pragma once
 
 #include <array>
+#include <optional>
 #include <span>
 
 #include "common/table.hpp"
+#include "mixed/class_scan.hpp"
 #include "mixed/columns.hpp"
 #include "mixed/cutting.hpp"
+#include "mixed/search_choice.hpp"
 #include "mixed/shapes.hpp"
 #include "mixed/wide_tree.hpp"
 
@@ -35,12 +39,6 @@ class ClassTree {
    private:
     static constexpr std::int32_t kBranches = 8, kLeafClasses = 16, kNoRecord = INT32_MAX;
 
-    // For a column of a class: the smallest and largest value, and the depth of its node or single
-    // leaf. For the classes below a child: the minimum, the maximum, and the least depth.
-    struct Range {
-        Code low, high;
-        std::int32_t depth;
-    };
     // Minima of a class, or of all below a child; the loss per record if it does not depend on
     // them.
     struct Minima {
@@ -61,6 +59,9 @@ class ClassTree {
 
     void build();
     void build_singletons();
+    ClassScan& scan();
+    void set_extent(std::int32_t query);
+    std::int32_t cheapest_in_trees(std::int32_t query, Work& work);
     void remove_singleton(std::int32_t id);
     std::int32_t nearest_singleton(std::int32_t query, Work& work);
     std::int32_t make(std::span<std::int32_t> tuples, std::int32_t slot);
@@ -81,7 +82,7 @@ class ClassTree {
     std::vector<char> is_alive_, is_single_tuple_;  // by class
     // For both trees: the number of classes now, and when the tree was built.
     std::int32_t n_classes_, n_built_ = 0, n_singles_ = 0, n_built_singles_ = 0;
-    Grid<Range> ranges_;            // (classes, columns)
+    Grid<ClassRange> ranges_;       // (classes, columns)
     Grid<Code> low_, high_;      // (classes, attributes)
     Grid<Cost> shares_;          // (classes, attributes), of hierarchies
 
@@ -89,7 +90,10 @@ class ClassTree {
     std::vector<std::int32_t> singleton_class_;  // by tuple
     std::vector<char> is_in_singletons_;             // by class: whether it is in that tree
     Growth growth_;
-    Extent extent_;
+    Extent extent_;  // of the query class
+
+    SearchChoice choice_;
+    std::optional<ClassScan> scan_;
 
     std::int32_t root_ = 0;
     std::vector<std::vector<std::int32_t>> leaves_;
@@ -98,7 +102,8 @@ class ClassTree {
     // By slot, which is node * kBranches + child.
     std::vector<std::int32_t> links_;
     std::vector<Minima> minima_;
-    Grid<Range> boxes_;  // (slots, columns)
+    // For the classes below a child: the minimum, the maximum, and the least depth.
+    Grid<ClassRange> boxes_;  // (slots, columns)
 
     // The query class.
     std::int32_t query_ = -1;

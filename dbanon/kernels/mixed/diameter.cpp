@@ -6,7 +6,7 @@ namespace dbanon {
 
 void MixedDiameter::look_for_partner(Entry& entry) {
     square_.start(entry.tuple);
-    const std::int32_t far = unassigned_.farthest(square_, work_);
+    const std::int32_t far = unassigned_.farthest(square_, entry.tuple, work_);
     entry.bound = square_.distance(far);
     entry.partner = unassigned_.record(far);
 }

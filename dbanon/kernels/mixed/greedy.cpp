@@ -22,7 +22,7 @@ Coroutine Greedy::grow() {
         assign(unassigned.take(seed), label);
         std::int32_t last = seed;
         while (extent.size < k_) {
-            last = unassigned.nearest(measure, last, work_);
+            last = unassigned.nearest(measure, last, extent.size == 1, work_);
             assign(unassigned.take(last), label);
             measure.add(last);
             if constexpr (!from_seed) reach.add(last);

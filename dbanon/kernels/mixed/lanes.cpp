@@ -110,12 +110,101 @@ void upper_bounds(const ClassQuery& to, const Code* __restrict boxes, Cost* __re
     }
 }
 
+// Costs are sums of terms that are not negative, in the same order on all instruction sets.
+template <NumberPenalty by>
+void scan(const ScanQuery& to, const float* __restrict numbers, const Code* __restrict codes,
+          float* __restrict costs_out, float* __restrict least_out, float* __restrict most_out) {
+    for (int i = 0; i < kScanItems; ++i) costs_out[i] = 0;
+    for (int j = 0; j < to.numbers; ++j) {
+        const float* x = numbers + j * kScanItems;
+        const float low = to.low[j], high = to.high[j];
+        for (int i = 0; i < kScanItems; ++i) {
+            const float below = low - x[i], above = x[i] - high;
+            const float one_sided = below > above ? below : above;
+            const float gap = one_sided > 0 ? one_sided : 0;
+            costs_out[i] += by == NumberPenalty::kSquaredWidth ? gap * gap : gap;
+        }
+    }
+    for (int i = 0; i < kScanItems; ++i) {
+        costs_out[i] = (by == NumberPenalty::kSquaredWidth ? costs_out[i] : costs_out[i] * to.weight) + to.base;
+    }
+    for (int t = 0; t < to.trees; ++t) {
+        const QueryPath in = to.query_paths[t];
+        const Code* x = codes + (in.column - to.numbers) * kScanItems;
+        for (int l = in.first; l < in.last; ++l) {
+            const Code within = to.levels[l].within;
+            const float step = to.levels[l].step;
+            for (int i = 0; i < kScanItems; ++i) {
+                costs_out[i] += (x[i] ^ in.path) > within ? step : 0.0F;
+            }
+        }
+    }
+    for (int t = 0; t < to.other_trees; ++t) {
+        const Code* x = codes + (to.leaf_costs[t].column - to.numbers) * kScanItems;
+        const float* costs = to.leaf_costs[t].costs;
+        for (int i = 0; i < kScanItems; ++i) costs_out[i] += costs[x[i]];
+    }
+    for (int j = 0; j < kScanSubsets; ++j) least_out[j] = most_out[j] = costs_out[j];
+    for (int i = kScanSubsets; i < kScanItems; i += kScanSubsets) {
+        for (int j = 0; j < kScanSubsets; ++j) {
+            const float cost = costs_out[i + j];
+            least_out[j] = cost < least_out[j] ? cost : least_out[j];
+            most_out[j] = cost > most_out[j] ? cost : most_out[j];
+        }
+    }
+}
+
+// The records of this class lose the width of the merged class, those of the other one the
+// difference to their own width.
+void scan_classes(const MergeQuery& to, const float* __restrict numbers, const Code* __restrict codes,
+                  float* __restrict bounds_out, float* __restrict least_out) {
+    const ScanQuery& widths = to.widths;
+    for (int i = 0; i < kScanItems; ++i) bounds_out[i] = widths.base;
+    for (int j = 0; j < widths.numbers; ++j) {
+        const float *from = numbers + 2 * j * kScanItems, *end = from + kScanItems;
+        const float low = widths.low[j], high = widths.high[j];
+        for (int i = 0; i < kScanItems; ++i) {
+            const float below = low - from[i], above = end[i] - high;
+            bounds_out[i] += (below > 0 ? below : 0) + (above > 0 ? above : 0);
+        }
+    }
+    for (int t = 0; t < widths.trees; ++t) {
+        const QueryPath in = widths.query_paths[t];
+        const Code *x = codes + 2 * t * kScanItems, *differences = x + kScanItems;
+        for (int l = in.first; l < in.last; ++l) {
+            const Code within = widths.levels[l].within;
+            const float step = widths.levels[l].step;
+            for (int i = 0; i < kScanItems; ++i) {
+                bounds_out[i] += ((x[i] ^ in.path) | differences[i]) > within ? step : 0.0F;
+            }
+        }
+    }
+    const float *size = numbers + 2 * widths.numbers * kScanItems, *own_width = size + kScanItems;
+    for (int i = 0; i < kScanItems; ++i) {
+        const float width = bounds_out[i] * to.share - to.slack, growth = width - own_width[i];
+        bounds_out[i] = to.size * width + size[i] * (growth > 0 ? growth : 0);
+    }
+    for (int t = 0; t < widths.other_trees; ++t) {
+        const Code* x = codes + (2 * widths.trees + t) * kScanItems;
+        const float* costs = widths.leaf_costs[t].costs;
+        for (int i = 0; i < kScanItems; ++i) bounds_out[i] += costs[x[i]];
+    }
+    for (int j = 0; j < kScanSubsets; ++j) least_out[j] = bounds_out[j];
+    for (int i = kScanSubsets; i < kScanItems; i += kScanSubsets) {
+        for (int j = 0; j < kScanSubsets; ++j) {
+            least_out[j] = bounds_out[i + j] < least_out[j] ? bounds_out[i + j] : least_out[j];
+        }
+    }
+}
+
 }  // namespace
 
 extern const LaneOps DBANON_LANES[2];
 const LaneOps DBANON_LANES[2] = {
-    {costs<NumberPenalty::kWidth>, lower_bounds<NumberPenalty::kWidth>, upper_bounds<NumberPenalty::kWidth>},
-    {costs<NumberPenalty::kSquaredWidth>, lower_bounds<NumberPenalty::kSquaredWidth>, upper_bounds<NumberPenalty::kSquaredWidth>},
+    {costs<NumberPenalty::kWidth>, lower_bounds<NumberPenalty::kWidth>, upper_bounds<NumberPenalty::kWidth>,
+     scan<NumberPenalty::kWidth>, scan_classes},
+    {costs<NumberPenalty::kSquaredWidth>, lower_bounds<NumberPenalty::kSquaredWidth>, upper_bounds<NumberPenalty::kSquaredWidth>,
+     scan<NumberPenalty::kSquaredWidth>, scan_classes},
 };
 
 }  // namespace dbanon

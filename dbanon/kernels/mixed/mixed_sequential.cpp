@@ -46,7 +46,7 @@ Coroutine MixedMdav::run() {
             break;
         }
         square_.start(r);
-        const std::int32_t s = unassigned_.farthest(square_, work_), record = unassigned_.record(s);
+        const std::int32_t s = unassigned_.farthest(square_, r, work_), record = unassigned_.record(s);
         take_class(r, label++);
         if (work_.is_spent()) co_yield nullptr;
         if (!is_assigned(record)) {

@@ -70,6 +70,13 @@ Cost Reach::upper_bound(std::size_t a, Code low, Code high) const {
     return tree->climb(tree->deepest(), depth) + tree->climb(depth_[a], depth);
 }
 
+Cost Growth::distance(std::int32_t tuple) const {
+    const Code* row = table_.row(tuple);
+    Cost sum = 0;
+    for (std::size_t a = 0; a < extent_.low.size(); ++a) sum += distance(a, row[a]);
+    return sum;
+}
+
 Cost Growth::lower_bound(std::size_t a, Code low, Code high) const {
     const Code l = std::min(extent_.low[a], high), h = std::max(extent_.high[a], low);
     if (l == h) return 0;

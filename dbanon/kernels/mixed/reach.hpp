@@ -4,6 +4,8 @@
 // one depth: the cost if tuple and class have their lowest common ancestor at a depth.
 #pragma once
 
+#include <limits>
+
 #include "mixed/mixed.hpp"
 
 namespace dbanon {
@@ -19,6 +21,7 @@ class Reach {
     void add(std::int32_t tuple);
 
     Cost distance(std::int32_t tuple, Cost limit) const;
+    Cost distance(std::int32_t tuple) const { return distance(tuple, std::numeric_limits<Cost>::max()); }
     // A bound for the tuples in a box, given its smallest and largest codes.
     Cost lower_bound(const Code* low, const Code* high, Cost limit) const;
 
@@ -31,7 +34,12 @@ class Reach {
     Cost upper_bound(std::size_t a, Code low, Code high) const;
     Cost cost_at_depth(std::size_t a, std::int32_t depth) const {
         const Tree* tree = table_.tree(a);
-        return tree->climb(tree->deepest(), depth) + tree->climb(depth_[a], depth);
+        return lasting_cost_at_depth(a, depth) + tree->climb(depth_[a], depth);
+    }
+    // The part that does not decrease when the class grows.
+    Cost lasting_cost_at_depth(std::size_t a, std::int32_t depth) const {
+        const Tree* tree = table_.tree(a);
+        return tree->climb(tree->deepest(), depth);
     }
 
    private:
@@ -55,6 +63,7 @@ class Growth {
     Code high(std::size_t a) const { return extent_.high[a]; }
     Cost cost_per_unit() const { return extent_.size + 1; }
     Cost distance(std::size_t a, Code code) const { return lower_bound(a, code, code); }
+    Cost distance(std::int32_t tuple) const;
     Cost lower_bound(std::size_t a, Code low, Code high) const;
     Cost cost_at_depth(std::size_t a, std::int32_t depth) const {
         const Tree* tree = table_.tree(a);
@@ -62,6 +71,8 @@ class Growth {
         return (extent_.size + 1) * table_.unit(a) -
                depth * (extent_.share[a] + tree->largest_share());
     }
+    // In trees with all leaves at one depth costs per record do not decrease when the class grows.
+    Cost lasting_cost_at_depth(std::size_t a, std::int32_t depth) const { return cost_at_depth(a, depth); }
 
    private:
     const MixedTable& table_;

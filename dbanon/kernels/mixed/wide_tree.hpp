@@ -28,6 +28,8 @@ class WideTree {
     // Builds a tree of these tuples, which are reordered. record: by tuple, its smallest remaining
     // record.
     void build(std::span<std::int32_t> tuples, const std::vector<std::int32_t>& record);
+    // Frees the tree's memory; it must be built before its next use.
+    void clear();
     // Sets the smallest remaining record of a tuple; kNone removes the tuple.
     void update(std::int32_t tuple, std::int32_t record);
 

@@ -18,15 +18,17 @@ WideTree::WideTree(const MixedTable& table, const Columns& columns, SplitCriteri
       low_(columns.numbers()),
       high_(columns.numbers()) {}
 
+void WideTree::clear() {
+    for (std::vector<std::int32_t>* const freed : {&n_filled_, &leaf_slot_, &node_slot_, &links_, &least_}) {
+        std::vector<std::int32_t>().swap(*freed);
+    }
+    leaves_ = Grid<Code>(leaves_.width());
+    boxes_ = Grid<Code>(boxes_.width());
+    masks_ = Grid<std::uint64_t>(masks_.width());
+}
+
 void WideTree::build(std::span<std::int32_t> tuples, const std::vector<std::int32_t>& record) {
-    n_filled_.clear();
-    leaf_slot_.clear();
-    node_slot_.clear();
-    links_.clear();
-    least_.clear();
-    leaves_.resize(0);
-    boxes_.resize(0);
-    masks_.resize(0);
+    clear();
     root_ = make(tuples, record, -1);
 }
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dbanon import kernels
 from dbanon.hierarchy.tree import flat_hierarchy
 from dbanon.spaces.mixed import ROOT_COST, LabelCosts, MixedSpace
-from tests.generalization_data import draw_costs, draw_space, spaces
+from tests.generalization_data import draw_costs, draw_space, mixed_search, spaces
 from tests.reference import generalization as reference
 from tests.reference import refine_loss
 
@@ -36,22 +36,21 @@ def test_kmember_equals_the_plain_version(case):
 
 @given(spaces(largest=40), st.integers(0, 2**63 - 1), st.sampled_from([-1.0, 0.0, 0.1, 0.3, 0.5]))
 @settings(max_examples=100)
-def test_merging_equals_the_plain_version(case, seed, threshold):
+@pytest.mark.parametrize("search", ["auto", "brute"])
+def test_merging_equals_the_plain_version(search, case, seed, threshold):
     space, k = case
-    np.testing.assert_array_equal(
-        finish(kernels.Merging(space.table(), k, seed, threshold), 1),
-        reference.merging(space, k, seed, threshold),
-    )
+    with mixed_search(search):
+        labels = finish(kernels.Merging(space.table(), k, seed, threshold), 1)
+    np.testing.assert_array_equal(labels, reference.merging(space, k, seed, threshold))
 
 
 @given(st.data(), st.integers(0, 2**63 - 1), st.sampled_from([-1.0, -1.0, 0.05]))
 @settings(max_examples=10)
 def test_merging_equals_the_plain_version_where_its_trees_are_built_anew(data, seed, threshold):
     space = draw_space(data.draw, 130)
-    np.testing.assert_array_equal(
-        finish(kernels.Merging(space.table(), 3, seed, threshold), 1000),
-        reference.merging(space, 3, seed, threshold),
-    )
+    with mixed_search("index"):
+        labels = finish(kernels.Merging(space.table(), 3, seed, threshold), 1000)
+    np.testing.assert_array_equal(labels, reference.merging(space, 3, seed, threshold))
 
 
 @given(spaces(), st.integers(0, 2**63 - 1), st.integers(0, 300))

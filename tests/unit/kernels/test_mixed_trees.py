@@ -1,4 +1,4 @@
-"""The trees of gaa_cp and k-member, on tables that fill leaves, nodes and several trees.
+"""Trees and scans of mixed records, on tables that fill leaves, nodes and several trees.
 
 Small tables are compared with the plain versions elsewhere; here with their arrays.
 """
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from dbanon import kernels
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.spaces.mixed import ROOT_COST, MixedSpace
-from tests.generalization_data import random_tree, spaces
+from tests.generalization_data import mixed_search, random_tree, spaces
 from tests.reference import generalization as plain
 from tests.reference import greedy as reference
 
@@ -29,10 +29,18 @@ def level(request):
     kernels.set_simd_level(before)
 
 
-def run(method, space, k, budget=kernels.DEFAULT_BUDGET):
-    kernel = METHODS[method](space.table(), k)
-    while not kernel.step(budget):
-        assert 0 <= kernel.progress < 1
+def run(method, space, k, budget=kernels.DEFAULT_BUDGET, search="auto"):
+    return finish(METHODS[method](space.table(), k), budget, search)
+
+
+def merge(space, k, threshold, search, budget=kernels.DEFAULT_BUDGET):
+    return finish(kernels.Merging(space.table(), k, 7, threshold), budget, search)
+
+
+def finish(kernel, budget, search):
+    with mixed_search(search):
+        while not kernel.step(budget):
+            assert 0 <= kernel.progress < 1
     return kernel.labels()
 
 
@@ -137,6 +145,13 @@ CASES = {
     "no weight at all": Case(400, ("number", "some"), weights=(0, 0)),
     "nothing to climb": Case(600, ("one", "grid", "heavy"), k=2),
     "large classes": Case(2_100, ("number", "codes", "uneven"), k=60),
+    "thirty attributes": Case(900, ("number", "two", "some") * 10, k=4),
+    # A tree visits so much of these that scans take over.
+    "many numbers": Case(2_100, ("number",) * 12, k=5),
+    "many attributes": Case(2_100, ("number", "heavy", "some", "deep", "uneven", "two") * 2, k=4),
+    "many ties": Case(1_500, ("grid", "two", "grid", "two", "some") * 2, distinct=0.7),
+    "many categories": Case(1_500, ("two",) * 14, k=5),
+    "classes above the candidates": Case(1_100, ("number", "some") * 4, k=300),
 }
 
 
@@ -148,16 +163,42 @@ def case_of(method, name):
     return space, case.k, getattr(reference, method)(space, case.k)
 
 
+@pytest.mark.parametrize("search", ["auto", "index", "brute"])
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("method", METHODS)
-def test_equals_a_search_of_all_records(method, name):
+def test_equals_a_search_of_all_records(method, name, search):
     space, k, expected = case_of(method, name)
-    np.testing.assert_array_equal(run(method, space, k), expected)
+    np.testing.assert_array_equal(run(method, space, k, search=search), expected)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", ["hierarchies", "ties", "weights"])
+@pytest.mark.parametrize("name", ["ties", "weights", "many attributes", "many ties"])
+def test_scans_of_all_instruction_sets_are_equal(level, method, name):
+    space, k, expected = case_of(method, name)
+    np.testing.assert_array_equal(run(method, space, k, budget=1, search="brute"), expected)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("threshold", [-1.0, 0.1])
+def test_merging_by_scans_equals_merging_by_trees(threshold, name):
+    space, k = CASES[name].space(len(name)), CASES[name].k
+    expected = merge(space, k, threshold, "index")
+    np.testing.assert_array_equal(merge(space, k, threshold, "auto"), expected)
+    np.testing.assert_array_equal(merge(space, k, threshold, "brute"), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["hierarchies", "weights", "many attributes", "many ties"])
+def test_merging_by_scans_of_all_instruction_sets_is_equal(level, name):
+    space, k = CASES[name].space(len(name)), CASES[name].k
+    expected = merge(space, k, -1.0, "index")
+    np.testing.assert_array_equal(merge(space, k, -1.0, "brute", budget=1), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", ["hierarchies", "ties", "weights", "many numbers"])
 def test_slices_and_instruction_sets_change_nothing(level, method, name):
     space, k, expected = case_of(method, name)
     np.testing.assert_array_equal(run(method, space, k, budget=1), expected)
@@ -172,13 +213,17 @@ def test_the_reference_equals_the_plain_version(case):
         np.testing.assert_array_equal(getattr(reference, method)(space, k), expected)
 
 
-def test_rows_that_differ_only_apart_from_their_codes():
+@pytest.mark.parametrize("search", ["index", "brute"])
+def test_rows_that_differ_only_apart_from_their_codes(search):
     """More equal tuples than a leaf holds: by their first records."""
     n = 100
     codes = np.zeros((n, 2), np.int32)
     space = MixedSpace(codes, np.full(2, ROOT_COST), (None, flat_hierarchy(3)), ("a", "b"))
     table = space.table(np.arange(n, dtype=np.int32)[:, None])
-    kernel = kernels.GaaCp(table, 5)
-    while not kernel.step():
-        pass
-    np.testing.assert_array_equal(kernel.labels(), np.arange(n) // 5)
+    labels = finish(kernels.GaaCp(table, 5), kernels.DEFAULT_BUDGET, search)
+    np.testing.assert_array_equal(labels, np.arange(n) // 5)
+
+
+def test_an_unknown_search_is_refused():
+    with pytest.raises(ValueError, match="search must be"):
+        kernels.set_mixed_search("tree")
