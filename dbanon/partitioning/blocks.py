@@ -55,20 +55,17 @@ class DeferredSpace:
     Parameters
     ----------
     build_space : builds the space of some records of the table, int64 (m,).
-    records : the records of the stratum, int64 (n,).
+    n_records : the number of records of the stratum, n.
+    records : the records of the stratum, int64 (n,); None if it is the whole table, in order.
     """
 
     build_space: BuildSpace
-    records: NDArray[np.int64]
-
-    @property
-    def n_records(self) -> int:
-        """The number of records, n."""
-        return len(self.records)
+    n_records: int
+    records: NDArray[np.int64] | None
 
     def take(self, records: NDArray[np.int64]) -> MethodSpace:
         """Build the space of some of the stratum's records, int64 (m,)."""
-        return self.build_space(self.records[records])
+        return self.build_space(records if self.records is None else self.records[records])
 
 
 @dataclass(frozen=True)

@@ -131,6 +131,13 @@ class ReleasedColumn:
             label_losses=None if self.label_losses is None else self.label_losses[order],
         )
 
+    def take_values(self, order: NDArray[np.int64]) -> ReleasedColumn:
+        """Return the column as ``take`` does, without the losses and figures of its classes."""
+        values_alone = replace(
+            self, unrounded=None, interval_ranges=None, losses=None, label_losses=None
+        )
+        return values_alone.take(order)
+
     def replace_ranks_with_values(self) -> ReleasedColumn:
         """Return the column with ranks replaced by the values of the ordinal attribute.
 

@@ -289,10 +289,25 @@ class Originals:
     def frequencies(self, name: str) -> Frequencies:
         """Count how often each value, including NULL, occurs in the released rows."""
         if name not in self._frequencies:
-            codes = self.codes(name)[self._partition.members]
-            counts = np.unique(codes, return_counts=True)[1].astype(np.int64)
-            self._frequencies[name] = Frequencies(*np.unique(counts, return_counts=True))
+            histogram = self._count_repetitions(name)
+            occurrences = np.flatnonzero(histogram)
+            self._frequencies[name] = Frequencies(occurrences, histogram[occurrences])
         return self._frequencies[name]
+
+    def _count_repetitions(self, name: str) -> NDArray[np.int64]:
+        """Return, for each number of rows, how many values occur in so many released rows."""
+        microdata, members = self._microdata, self._partition.members
+        attribute = microdata.attributes[self.names.index(name)]
+        valid = microdata.valid_column(name)
+        if not attribute.kind.is_numeric or valid is not None:
+            codes = self.codes(name)[members]
+            return np.bincount(np.unique(codes, return_counts=True)[1])
+        # Sorting takes less memory and time than encoding, which matters if values are on disk.
+        values = microdata.numbers[:, microdata.numeric.index(attribute)][members]
+        values.sort()
+        is_last = np.append(values[1:] != values[:-1], len(values) > 0)
+        del values
+        return np.bincount(np.diff(np.flatnonzero(is_last), prepend=-1))
 
     def hidden_share(self, name: str) -> float:
         """Return the share of released rows whose original value the release hides."""

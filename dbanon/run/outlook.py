@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
-from dbanon.data.chunks import bytes_per_record, require_memory
 from dbanon.data.schema import Kind
 from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.data.words import also_under_former_key
@@ -17,6 +16,7 @@ from dbanon.job.requirements import CLIENT
 from dbanon.job.weight import MEAN, WEIGHT_RECORD
 from dbanon.methods.forecast import Shape, describe_seconds
 from dbanon.partitioning.forecast import forecast
+from dbanon.partitioning.record_memory import RecordMemory
 from dbanon.release.joint_rows import PERSON_ROWS
 from dbanon.release.publication import compute_published_loss
 from dbanon.release.words import (
@@ -441,23 +441,15 @@ def _measure_distinct_share(planned: Plan, source: SqlSource, rows: int) -> floa
 
 def _estimate_memory(planned: Plan, rows: int, distinct_share: float) -> int:
     """Estimate the bytes of memory that a run needs; raise MemoryLimit if the run would."""
-    columns, job = planned.roles.columns, planned.job
-    # Texts are read as codes of a dictionary, which takes more memory than numbers.
-    n_coded = sum(column.kind.is_coded for column in columns)
-    on_disk = job.spill is not None
-    needed_bytes = require_memory(
-        rows,
-        len(columns),
-        job.memory_limit,
-        read_phrase="would be read",
-        on_disk=on_disk,
-        n_coded=n_coded,
+    memory = RecordMemory.of(
+        planned.job,
+        planned.roles.columns,
+        spills=planned.job.spill is not None,
+        key_width=len(planned.relation.required_locator.types),
     )
-    # ``require_memory`` assumes that all rows are distinct. Here the share of distinct rows is
-    # known. With values on disk, the memory does not depend on it.
-    return (
-        needed_bytes if on_disk else rows * bytes_per_record(len(columns), n_coded, distinct_share)
-    )
+    # Runs assume that all rows are distinct. Here the share of distinct rows is known.
+    memory.require(rows)
+    return memory.needed_limit(rows, distinct_share)
 
 
 def _describe_seconds(forecast_seconds: Mapping[str, float] | None) -> str:

@@ -169,7 +169,10 @@ class DuckdbSession(FileSession):
 
     def _append(self, table: str, data: pa.Table) -> None:
         """Append rows to a table."""
-        self.connection.driver.register(_INCOMING_VIEW, data)
+        # DuckDB keeps a registered table until the transaction ends, but of a reader only what was
+        # not read yet.
+        batches = pa.RecordBatchReader.from_batches(data.schema, iter(data.to_batches()))
+        self.connection.driver.register(_INCOMING_VIEW, batches)
         try:
             self.run(f"INSERT INTO {quote(table)} SELECT * FROM {_INCOMING_VIEW}")
         finally:

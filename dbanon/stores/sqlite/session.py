@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from dbanon.data.chunks import Chunk
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
+from dbanon.data.pieces import split_records
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.data.types import SqlRow
 from dbanon.errors import MixedTypes
@@ -174,8 +175,14 @@ class SqliteSession(FileSession):
         # The join looks labels up one by one, which a primary key makes faster.
         columns = [("key0", "INTEGER PRIMARY KEY"), ("class", "INTEGER"), ("position", "INTEGER")]
         order = np.argsort(keys[:, 0])
-        value_lists = (values[order].tolist() for values in (keys[:, 0], classes, positions))
-        self._stage(statements.LABELS, columns, zip(*value_lists, strict=True))
+        arrays = keys[:, 0], classes, positions
+        # Python's numbers take several times the memory of the arrays, so make them piece by piece.
+        rows = (
+            row
+            for piece in split_records(len(order))
+            for row in zip(*(values[order[piece]].tolist() for values in arrays), strict=True)
+        )
+        self._stage(statements.LABELS, columns, rows)
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
         class_columns = [("class", "INTEGER PRIMARY KEY")]

@@ -105,8 +105,9 @@ def test_every_record_is_in_one_block_of_its_size(cloud, size) -> None:
     def deferred(records):
         return space_of(points[records])
 
-    again = Blocks(size, 1).cut(DeferredSpace(deferred, np.arange(len(points))), keys, direction)
-    assert all((a == b).all() for a, b in zip(blocks, again, strict=True))
+    for records in (None, np.arange(len(points))):
+        again = Blocks(size, 1).cut(DeferredSpace(deferred, len(points), records), keys, direction)
+        assert all((a == b).all() for a, b in zip(blocks, again, strict=True))
 
 
 def test_blocks_are_numbered_from_below() -> None:
