@@ -189,14 +189,13 @@ class RecordMemory:
         """Build the error; ``read_phrase`` is the predicate for the records."""
         assert self.limit is not None
         record_bytes = bytes_per_record(self.n_columns, self.n_coded)
-        beside = ""
+        note = ""
         if self.spilled is not None:
             record_bytes = self.spilled.per_record
-            beside = " beside their values on disk; half of the limit is for databases"
+            note = " beside their values on disk; half of the limit is for databases"
         return MemoryLimit.exceeded(
             "The job needs",
             self.limit,
-            detail=f"{n_records} records {read_phrase}, at about {record_bytes} bytes each"
-            f"{beside}.",
+            detail=f"{n_records} records {read_phrase}, at about {record_bytes} bytes each{note}.",
             hint=hint,
         )
