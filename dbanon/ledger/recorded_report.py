@@ -111,7 +111,7 @@ def require_classes(entry: LedgerEntry) -> None:
             f"The rows of {entry.name} are synthetic. They belong to no person and have no"
             " classes.",
             hint="Check them with dbanon verify, which needs no classes. What readers compute from"
-            " them is compared by dbanon evaluate with --original and --analyses.",
+            " them is compared by dbanon evaluate, given the original and a file of analyses.",
         )
 
 

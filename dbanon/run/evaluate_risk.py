@@ -5,13 +5,13 @@ The figures are for the controller of the data: whoever asks for them may read t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 from dbanon.data.extension import load_runner
 from dbanon.data.schema import Attribute, Kind
+from dbanon.data.words import json_text
 from dbanon.errors import DbanonError, InvalidParameter, UnknownOption, nearest_names
 from dbanon.job.risk import FIXED_OPTIONS, JobRisk, require_rows_of_persons
 from dbanon.measures.figure import Tick, ignore_progress
@@ -180,4 +180,4 @@ def _hints_with_keys() -> Iterator[None]:
 
 def _write_key(name: str, value: object) -> str:
     """Write an option as a key of a JSON object; without a value, its name."""
-    return f"risk.{name}" if value is None else f'"{name}": {json.dumps(value, ensure_ascii=False)}'
+    return f"risk.{name}" if value is None else f'"{name}": {json_text(value)}'

@@ -432,7 +432,7 @@ def levels(n_columns: int, **options: Any) -> Act:
     return frame(
         data,
         quasi_identifiers=list(data),
-        method="full_domain",
+        method="global_recoding",
         recoding="generalization",
         **options,
     )
