@@ -42,7 +42,7 @@ _BYTES_PER_REFINED_RECORD = 8
 _BYTES_PER_NULLABLE_VALUE = 8
 # Bytes per class: its size, where its members begin, and its number.
 _BYTES_PER_CLASS = 24
-# Bytes per class and column: the released value of a double; of other numbers also before rounding.
+# Bytes per class and column: the released mean of doubles; of other numbers also before rounding.
 _BYTES_PER_DOUBLE, _BYTES_PER_NUMBER = 8, 16
 # The same for the label of a generalized value, with its losses.
 _BYTES_PER_LABEL = 120
@@ -78,7 +78,9 @@ def _bytes_per_spilled_record(policy: Policy, columns: Sequence[Attribute], key_
         value_bytes = _BYTES_PER_LABEL * len(columns)
     else:
         value_bytes = sum(
-            _BYTES_PER_DOUBLE if column.kind is Kind.FLOAT else _BYTES_PER_NUMBER
+            _BYTES_PER_DOUBLE
+            if column.kind is Kind.FLOAT and policy.recoding == "mean"
+            else _BYTES_PER_NUMBER
             for column in columns
         )
     # There are at most n / k classes.

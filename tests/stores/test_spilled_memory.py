@@ -26,6 +26,7 @@ CASES: dict[str, dict[str, Any]] = {
     "numbers": {},
     "integers": {"quasi_identifiers": ["age", "size", "born", "code", "zone"]},
     "pairs": {"k": 2},
+    "medians": {"recoding": "median"},
     "pass": {"refine": "pass"},
     "nulls": {"quasi_identifiers": ["x", "y", "hole"], "nulls": "category"},
     "generalized": {"quasi_identifiers": ["age", "size", "born", "site"], "method": "gaa_cp"},
