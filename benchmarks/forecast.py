@@ -32,7 +32,7 @@ import pandas as pd
 from benchmarks import adult
 from benchmarks.beside import Version
 from benchmarks.markdown import NotMeasuredError, table
-from benchmarks.mixed_speed import draw, resolve_hierarchies
+from benchmarks.mixed_speed import READ_TABLE, draw, resolve_hierarchies
 from dbanon.data.chunks import bytes_per_record
 from dbanon.data.partition import Partition
 from dbanon.job.policy import Policy
@@ -60,35 +60,26 @@ MIXED = (
     *("cbfs", "vmdav", "md", "ldf", "hdf", "tfrp1", "tfrp2", LEVELS),
 )
 
-CALL = """
-import json, sys, time
-import pandas as pd
-import dbanon
-from dbanon.hierarchy.tree import Hierarchy
-folder, method, refine, k = sys.argv[1], sys.argv[2], sys.argv[3] or None, int(sys.argv[4])
-frame = pd.read_parquet(folder + "/table.parquet")
-with open(folder + "/trees.json") as file:
-    trees = {name: Hierarchy.from_levels(rows) for name, rows in json.load(file).items()}
+CALL = (
+    READ_TABLE
+    + """
+method, refine, k = sys.argv[2], sys.argv[3] or None, int(sys.argv[4])
 more = {"recoding": "representative"} if len(frame.select_dtypes("object").columns) else {}
 if dbanon.METHODS[method].takes_categories:
     more = {}
-def memory():
-    # Not ru_maxrss, which knows the process that started this one.
-    with open("/proc/self/status") as status:
-        return int(status.read().split("VmHWM:")[1].split()[0]) / 1024
 def call(frame):
     dbanon.partition(frame, k, method=method, refine=refine, hierarchies=trees, **more)
 call(frame[:100])  # Loads what is loaded once.
-with open("/proc/self/clear_refs", "w") as peak:
-    peak.write("5")  # the peak so far is forgotten
-before, started = memory(), time.process_time()
+forget_peak()
+before, started = peak_memory(), time.process_time()
 try:
     call(frame)
 except dbanon.MemoryLimit:
     print("null")
 else:
-    print(json.dumps([time.process_time() - started, memory() - before]))
+    print(json.dumps([time.process_time() - started, peak_memory() - before]))
 """
+)
 
 
 @dataclass(frozen=True)

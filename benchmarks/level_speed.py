@@ -9,7 +9,9 @@ seconds, this one after 1,000.
 
 *Loss* is the mean over all cells of the labels' losses at the levels found: steps up over the
 height, or the share of the range; a withheld row loses all. *At least* is what any levels lose, as
-the search proves: less than the loss only where it ended early.
+the search proves: less than the loss only where it ended early. Where rows may be withheld, levels
+are found twice, and *at least* is the loss times the lesser of both shares, so about what any
+levels lose. *Looks* are those of the search for the rows that are left and of the one before.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import numpy as np
 from benchmarks.beside import Version, versions
 from benchmarks.markdown import table
 from benchmarks.mixed_beside import run_limited
-from benchmarks.mixed_speed import draw, resolve_hierarchies
+from benchmarks.mixed_speed import READ_TABLE, draw, resolve_hierarchies
 
 K, TURNS = 5, 2
 # Calls of more seconds than this have one turn.
@@ -44,45 +46,36 @@ CASES: tuple[Case, ...] = (
     ("X", 50_000, 0.05),
     ("X", 1_000_000, 0.0),
 )
-CALL = """
-import json, sys, time
-import numpy as np, pandas as pd
-import dbanon
+CALL = (
+    READ_TABLE
+    + """
 from dbanon.errors import InvalidParameter
-from dbanon.hierarchy.tree import Hierarchy
-folder, k, suppression = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
-frame = pd.read_parquet(folder + "/table.parquet")
-with open(folder + "/trees.json") as file:
-    trees = {name: Hierarchy.from_levels(rows) for name, rows in json.load(file).items()}
+k, suppression = int(sys.argv[2]), float(sys.argv[3])
 options = {"suppression": suppression, "max_suppression": suppression} if suppression else {}
-def memory():
-    # Not ru_maxrss, which knows the process that started this one.
-    with open("/proc/self/status") as status:
-        return int(status.read().split("VmHWM:")[1].split()[0]) / 1024
-with open("/proc/self/clear_refs", "w") as peak:
-    peak.write("5")  # the peak so far is forgotten
-before, started = memory(), time.process_time()
+forget_peak()
+before, started = peak_memory(), time.process_time()
 try:
-    found = dbanon.partition(frame, k, method="full_domain", hierarchies=trees, **options)
+    partition = dbanon.partition(frame, k, method="full_domain", hierarchies=trees, **options)
 except InvalidParameter:
     print(json.dumps("refused"))
     sys.exit()
-seconds, used = time.process_time() - started, memory() - before
-labels = np.asarray(found.labels)
+seconds, mebibytes = time.process_time() - started, peak_memory() - before
+labels = np.asarray(partition.labels)
 np.save(folder + "/labels.npy", labels)
-kept = frame[labels >= 0]
+released = frame[labels >= 0]
 losses = []
-for name, level in found.levels.items():
-    numbers = found.number_levels.get(name)
+for name, level in partition.levels.items():
+    numbers = partition.number_levels.get(name)
     if numbers is not None:
-        losses.append(float(numbers.loss(kept[name].to_numpy(float), level).mean()))
+        losses.append(float(numbers.loss(released[name].to_numpy(float), level).mean()))
     else:
         losses.append(level / trees[name].height if name in trees else float(level))
-share = len(kept) / len(frame)
+share = len(released) / len(frame)
 loss = share * sum(losses) / len(losses) + 1 - share
-figures = dict(getattr(found, "owner_figures", {}))
-print(json.dumps([seconds, used, loss, dict(found.levels), figures]))
+figures = dict(getattr(partition, "owner_figures", {}))
+print(json.dumps([seconds, mebibytes, loss, dict(partition.levels), figures]))
 """
+)
 
 
 def run(quick: bool = False, other_python: str | None = None) -> str:

@@ -51,29 +51,38 @@ THIS_VERSION_ONLY: tuple[Case, ...] = (
     *((kind, 1_000_000, OWN_METHOD, {}) for kind in "CW"),
 )
 
-CALL = """
+# The beginning of programs that are measured: it reads the table from the folder named first.
+READ_TABLE = """
 import json, sys, time
 import numpy as np, pandas as pd
 import dbanon
 from dbanon.hierarchy.tree import Hierarchy
-folder, method, k, more = sys.argv[1], sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])
-if method == "mdav":
-    more["recoding"] = "representative"
+folder = sys.argv[1]
 frame = pd.read_parquet(folder + "/table.parquet")
 with open(folder + "/trees.json") as file:
     trees = {name: Hierarchy.from_levels(rows) for name, rows in json.load(file).items()}
-def memory():
-    # Not ru_maxrss, which knows the process that started this one.
+def peak_memory():
+    # In MiB. Not ru_maxrss, which knows the process that started this one.
     with open("/proc/self/status") as status:
         return int(status.read().split("VmHWM:")[1].split()[0]) / 1024
-with open("/proc/self/clear_refs", "w") as peak:
-    peak.write("5")  # the peak so far is forgotten
-before, started = memory(), time.process_time()
+def forget_peak():
+    with open("/proc/self/clear_refs", "w") as peak:
+        peak.write("5")
+"""
+CALL = (
+    READ_TABLE
+    + """
+method, k, more = sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])
+if method == "mdav":
+    more["recoding"] = "representative"
+forget_peak()
+before, started = peak_memory(), time.process_time()
 labels = dbanon.partition(frame, k, method=method, hierarchies=trees, **more).labels
 seconds = time.process_time() - started
 np.save(folder + "/labels.npy", np.asarray(labels))
-print(json.dumps([seconds, memory() - before]))
+print(json.dumps([seconds, peak_memory() - before]))
 """
+)
 
 BIG = 1_000_000
 PLACES = DIAGNOSES = 10_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
@@ -27,10 +28,10 @@ def compare(data: Table, rows: pd.DataFrame) -> Figures:
     return figures | _classify(data, rows)
 
 
-def table_errors(data: Table, rows: pd.DataFrame) -> Figures:
-    """Mean total variation of all tables of one, two and three columns."""
+def table_errors(data: Table, rows: pd.DataFrame, sizes: Sequence[int] = (1, 2, 3)) -> Figures:
+    """Mean total variation of all tables of each number of columns, by that number as text."""
     codes = [_codes(data, pd.concat([data.rows[c], rows[c]], ignore_index=True)) for c in data.rows]
-    return {str(k): mean_total_variation(codes, len(data.rows), k) for k in (1, 2, 3)}
+    return {str(k): mean_total_variation(codes, len(data.rows), k) for k in sizes}
 
 
 def _codes(data: Table, values: pd.Series[Any]) -> Codes:
@@ -83,16 +84,16 @@ def _numbers(data: Table, rows: pd.DataFrame) -> NDArray[np.float64]:
 
 def _compare_rare(data: Table, rows: pd.DataFrame) -> Figures:
     """Which share of the rare categories is left, and the mean relative error of their rows."""
-    left, errors = [], []
+    is_present, errors = [], []
     for column in data.listed:
         real, other = (frame[column].value_counts(normalize=True) for frame in (data.rows, rows))
         rare = real[(real > 0) & (real < RARE_SHARE)]
         shares = other.reindex(rare.index, fill_value=0.0)
-        left += list(shares > 0)
+        is_present += list(shares > 0)
         errors += list((shares - rare).abs() / rare)
-    if not left:
+    if not is_present:
         return {}
-    return {"rare kept": float(np.mean(left)), "rare error": float(np.mean(errors))}
+    return {"rare kept": float(np.mean(is_present)), "rare error": float(np.mean(errors))}
 
 
 def _classify(data: Table, rows: pd.DataFrame) -> Figures:

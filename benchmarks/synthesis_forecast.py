@@ -6,19 +6,17 @@ there (``DBANON_DATA``). Some minutes.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-import dbanon
 from benchmarks.markdown import table
-from benchmarks.synthesis_figures import mean_total_variation
+from benchmarks.synthesis_figures import table_errors
 from benchmarks.synthesis_numbers import survey
-from benchmarks.synthesis_tables import Table, microdata, tables
+from benchmarks.synthesis_tables import Table, microdata, synthesize_table, tables
 from dbanon.advice.synthetic_rows import (
     CHOICE_EPSILON,
     RANGE_FACTOR,
@@ -91,12 +89,11 @@ OTHERS = (
 
 
 @dataclass(frozen=True)
-class Measured:
+class ErrorMeasurement:
     """A forecast and the measured errors of tables of one and two columns; None if refused."""
 
     forecast: ErrorForecast
     errors: tuple[float, float] | None
-    seconds: float
 
 
 def run(quick: bool = False) -> str:
@@ -181,58 +178,37 @@ def encode(data: Table) -> list[CellColumn]:
     return columns
 
 
-def measure(data: Table, draws: int) -> tuple[SyntheticForecast, list[Measured]]:
+def measure(data: Table, draws: int) -> tuple[SyntheticForecast, list[ErrorMeasurement]]:
     """Forecast and measure the errors of all methods at all epsilons."""
     forecast = forecast_synthetic_rows(len(data.rows), encode(data))
     return forecast, [_measure(data, error, draws) for error in forecast.errors]
 
 
-def _measure(data: Table, forecast: ErrorForecast, draws: int) -> Measured:
-    started, errors = time.process_time(), []
+def _measure(data: Table, forecast: ErrorForecast, draws: int) -> ErrorMeasurement:
+    options: dict[str, object] = {"method": forecast.method, **forecast.options}
+    if forecast.delta is not None:
+        options["delta"] = forecast.delta
+    # Advice forecasts the errors in cells of equally many rows, also where a table has its own.
+    data = replace(data, cells={})
+    errors = []
     for _ in range(draws):
         try:
-            synthetic = dbanon.synthesize(
-                data.rows,
-                method=forecast.method,
-                epsilon=forecast.epsilon,
-                types=data.types,
-                bounds=data.bounds,
-                orders=data.listed,
-                null_as=dict.fromkeys(data.listed, "other")
-                | {c: low for c, (low, _) in data.bounds.items()},
-                budget=dbanon.Budget(forecast.epsilon, delta=forecast.delta),
-                **forecast.options,
-                **({} if forecast.delta is None else {"delta": forecast.delta}),
-            )
+            rows = synthesize_table(data, options, forecast.epsilon)
         except DbanonError:
-            return Measured(forecast, None, 0.0)
-        errors.append(compare(data, pd.DataFrame(dict(synthetic.columns))))
-    one_way, two_way = np.mean(errors, axis=0).tolist()
-    return Measured(forecast, (one_way, two_way), (time.process_time() - started) / draws)
+            return ErrorMeasurement(forecast, None)
+        errors.append(table_errors(data, rows, sizes=(1, 2)))
+    one_way, two_way = (float(np.mean([error[size] for error in errors])) for size in ("1", "2"))
+    return ErrorMeasurement(forecast, (one_way, two_way))
 
 
-def compare(data: Table, rows: pd.DataFrame) -> tuple[float, float]:
-    """Mean total variation of all tables of one, and of two columns."""
-    codes = []
-    for name, real in data.rows.items():
-        both = pd.concat([real, rows[name]], ignore_index=True)
-        if name in data.bounds:
-            edges = np.unique(np.quantile(real, np.linspace(0, 1, 11)[1:-1]))
-            codes.append(np.searchsorted(edges, both.to_numpy(float), side="right"))
-        else:
-            codes.append(pd.factorize(both.astype(str))[0])
-    n = len(data.rows)
-    return mean_total_variation(codes, n, 1), mean_total_variation(codes, n, 2)
-
-
-def find_ratio(measured: Measured) -> float | None:
+def find_ratio(measured: ErrorMeasurement) -> float | None:
     """The forecast error divided by the measured one; None if the method refused."""
     if measured.errors is None or measured.forecast.two_way is None:
         return None
     return measured.forecast.two_way / measured.errors[1]
 
 
-def _describe(measured: Measured) -> list[object]:
+def _describe(measured: ErrorMeasurement) -> list[object]:
     forecast, ratio = measured.forecast, find_ratio(measured)
     return [
         _name(forecast),
@@ -247,7 +223,9 @@ def _name(forecast: ErrorForecast) -> str:
     return ", ".join([forecast.method, *forecast.options.values()])
 
 
-def _compare_choice(forecast: SyntheticForecast, measured: Sequence[Measured]) -> list[object]:
+def _compare_choice(
+    forecast: SyntheticForecast, measured: Sequence[ErrorMeasurement]
+) -> list[object]:
     """Name the method that advice chooses, and the one of the least measured error."""
     errors = find_choice_errors(measured)
     if forecast.best is None or not errors:
@@ -257,7 +235,7 @@ def _compare_choice(forecast: SyntheticForecast, measured: Sequence[Measured]) -
     return [chosen, f"{errors[chosen]:.4f}", best, f"{errors[best]:.4f}"]
 
 
-def find_choice_errors(measured: Sequence[Measured]) -> dict[str, float]:
+def find_choice_errors(measured: Sequence[ErrorMeasurement]) -> dict[str, float]:
     """The measured errors of the methods that advice chooses from, by name."""
     return {
         _name(result.forecast): result.errors[1]

@@ -139,7 +139,7 @@ def seven_tables(directory: Path) -> list[Table]:
 
 # By name and epsilon, the figures of rows, or why there are none.
 Key = tuple[str, float | str]
-Measured = dict[Key, Figures | str]
+FiguresByKey = dict[Key, Figures | str]
 
 
 def _measure(
@@ -239,7 +239,7 @@ def _cells(figures: Figures | str) -> list[str]:
     return [*measures, f"{figures['accuracy']:.3f} ({figures['auc']:.3f})", seconds]
 
 
-def summarize(name: str, measured: Measured) -> Iterator[list[object]]:
+def summarize(name: str, measured: FiguresByKey) -> Iterator[list[object]]:
     """Compare ours with the better peer, and its columns with plain histograms."""
     for epsilon in EPSILONS:
         peers = {
@@ -269,7 +269,7 @@ def summarize(name: str, measured: Measured) -> Iterator[list[object]]:
         ]
 
 
-def _plain_ratios(measured: Measured, epsilon: float) -> str:
+def _plain_ratios(measured: FiguresByKey, epsilon: float) -> str:
     ratios = []
     for plain, (_, ours) in PLAIN.items():
         errors = [measured.get((name, epsilon)) for name in (ours, plain)]

@@ -75,7 +75,10 @@ def summarize(results: str) -> str:
         f"beside one of them in {_count_met(against_one)}.",
     ]
     text = table(GOAL_COLUMNS, [[row[column] for column in GOAL_COLUMNS] for row in rows])
-    return f"{HEADING}{INTRODUCTION}{text}\n{', '.join(sentences)}\n"
+    # The rest of the page is of another version and machine, which its last line names.
+    version_and_machine = results.strip().splitlines()[-1].partition(". Compare")[0]
+    measured_with = f"Measured with {version_and_machine}."
+    return f"{HEADING}{INTRODUCTION}{text}\n{', '.join(sentences)}\n\n{measured_with}\n"
 
 
 def _count_met(rows: list[dict[str, str]]) -> str:

@@ -316,6 +316,7 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
             for each in self.columns
             if each.column.name == design_weight
         ]
+        synthetic_rows = [] if self.synthetic_rows is None else self.synthetic_rows.pairs()
         if recommendation is None:
             # Exactly one release was tried, so that there is no comparison.
             [point] = self.sweep.points
@@ -327,6 +328,7 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
                     f" k = {point.k}, so there is no comparison. Allow a longer"
                     f" time_limit, or a smaller sample",
                 ),
+                *synthetic_rows,
             ]
         pairs += [
             ("release", _describe_with_suppression(recommendation.point)),
@@ -346,9 +348,8 @@ class Advice(NotebookPlot, LabelledTextWithHtml):
         if self.chain is not None:
             chain_text = f"of the same persons stay private together in a chain: {self.chain}"
             pairs.append(("more releases", chain_text))
-        pairs += [] if self.synthetic_rows is None else self.synthetic_rows.pairs()
         # The authors of ``dcm`` and ``dcmdp``, whose paper has a rule for k.
-        return [*pairs, ("Liu and Li", _describe_rule_of_liu_and_li(self.rows))]
+        return [*pairs, *synthetic_rows, ("Liu and Li", _describe_rule_of_liu_and_li(self.rows))]
 
 
 def _describe_trial(point: Point) -> str:

@@ -25,6 +25,8 @@ class ColumnProfile:
     multiword_share : share of texts that contain a space.
     form : the name of the format of its values in ``advice.forms``, such as "IBAN"; empty if the
         values have none of the formats there.
+    can_weight : False if a value is no number of persons: not above 0, or not finite. Only known of
+        complete columns with the name of a design weight.
     """
 
     attribute: Attribute
@@ -34,6 +36,7 @@ class ColumnProfile:
     mean_length: float = 0.0
     multiword_share: float = 0.0
     form: str = ""
+    can_weight: bool = True
 
     @property
     def name(self) -> str:

@@ -136,7 +136,7 @@ def _propose_role(column: ColumnProfile, rows: int) -> RoleProposal:
     is_integer_or_text = column.attribute.kind in (Kind.INTEGER, Kind.CATEGORY)
     if names_household(column.name) and is_integer_or_text and column.n_distinct > _MAX_FEW_VALUES:
         return RoleProposal(IDENTIFIER, "household")
-    if names_design_weight(column.name) and column.attribute.kind in WEIGHT_KINDS:
+    if looks_like_design_weight(column):
         return RoleProposal(NOT_COPIED, "design_weight")
     if text_role := _propose_text_role(column):
         return text_role
@@ -161,13 +161,18 @@ def _propose_role(column: ColumnProfile, rows: int) -> RoleProposal:
 def find_design_weight(roles: Mapping[str, RoleProposal], profile: Profile) -> str | None:
     """Return the first column that is proposed as design weight; None if there is none.
 
-    A release has only one. The column is without NULL, since each row needs a weight.
+    A release has only one. Each row needs a weight, so the column has neither NULL nor 0.
     """
     for column in profile.columns:
         is_complete = column.n_non_null == profile.rows
-        if roles[column.name].reason == "design_weight" and is_complete:
+        if roles[column.name].reason == "design_weight" and is_complete and column.can_weight:
             return column.name
     return None
+
+
+def looks_like_design_weight(column: ColumnProfile) -> bool:
+    """True if a column has the name of a design weight, and holds numbers."""
+    return names_design_weight(column.name) and column.attribute.kind in WEIGHT_KINDS
 
 
 def describe_copied_weight(column: ColumnProfile) -> str:

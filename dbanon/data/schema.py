@@ -135,6 +135,14 @@ class Attribute:
     bands: Bands | None = None
     groups: Groups | None = None
 
+    @property
+    def has_single_precision(self) -> bool:
+        """Whether it holds floating-point numbers of 32 bits.
+
+        Held in 64 bits, 1.3 is then 1.2999999523162842.
+        """
+        return self.kind is Kind.FLOAT and self.bits == 32
+
 
 @dataclass(frozen=True)
 class Schema:

@@ -133,7 +133,11 @@ def evaluate(
         # strata columns.
         guarantee = guarantee_from_ledger(report.k_requested, report.arguments)
         microdata = with_strata_and_persons(
-            original_frame, microdata, guarantee.by, guarantee.entity_columns
+            original_frame,
+            microdata,
+            guarantee.by,
+            guarantee.entity_columns,
+            report.arguments.get("entity_normalize") or "",
         )
     # dbanon never writes suppressed rows, so in its own releases a row of stars belongs to a class
     # that is generalized to the root.

@@ -45,8 +45,10 @@ def measure_risk(
     """
     risk = check_risk(options)
     weight = None
-    others = (risk.options.get("weight"), risk.options.get("household"))
-    class_columns = tuple(name for name in names if report is not None or name not in others)
+    weight_and_household = (risk.options.get("weight"), risk.options.get("household"))
+    class_columns = tuple(
+        name for name in names if report is not None or name not in weight_and_household
+    )
     if report is not None:
         class_columns += tuple(report.arguments.get("by", ()))
         weight = report.arguments.get(WEIGHT_RECORD, {}).get("column")

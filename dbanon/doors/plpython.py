@@ -218,6 +218,7 @@ def _compare_release(plpy: PlPython, call: JsonMapping) -> list[RiskRow]:
         class_columns=call["quasi_identifiers"],
         design_weight=call["design_weight"],
         entity=call["entity"],
+        entity_normalize=call["entity_normalize"],
     )
     return list(figures.measure_rows())
 

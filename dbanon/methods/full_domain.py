@@ -15,8 +15,8 @@ D. DeWitt and R. Ramakrishnan, "Incognito: efficient full-domain k-anonymity", S
 ``lattice_search`` visits combinations by a lower bound of their loss and skips all that are known
 to need more. It looks at few combinations and lists none in advance. Among more than
 ``_MAX_COMPLETE`` combinations, it ends after a number of looks, which does not depend on the
-machine. Then the levels are the best that it found, and the result tells by how much any others can
-be better.
+machine. Then the levels are the best that it found, and the result tells the owner by how much any
+others can be better.
 
 Classes: k or more. All records, in all strata, are released at the same levels. With ``contract``
 each class is released with the lowest labels that its records have in common, which loses less but
@@ -44,8 +44,6 @@ _MAX_COMPLETE = 2**25
 # if it has listed so many levels of combinations to visit, which limits its memory.
 _MAX_GROUPED_RECORDS, _MIN_LOOKS, _MAX_LOOKS = 400_000_000, 1_000, 20_000
 _MAX_LISTED_LEVELS = 5_000_000
-# The name of the count of a search that ended early.
-_LOWER_BOUND = "percent of this loss that any levels lose at least"
 
 
 def full_domain(
@@ -95,10 +93,9 @@ def full_domain(
     labels = keys.labels(search.best, k)
     if lower_bound == search.least_loss:
         return space.partition_by_levels(labels, search.best)
-    # Readers see the bound in whole percent, rounded down.
-    counts = {_LOWER_BOUND: 100 * lower_bound // search.least_loss}
+    # The bound is a loss at levels that are not released, so it depends on more than the release.
     figures = {"looks": search.n_looks, "lower_bound": lower_bound / search.least_loss}
-    return space.partition_by_levels(labels, search.best, counts, figures)
+    return space.partition_by_levels(labels, search.best, figures)
 
 
 METHOD = MixedMethod(

@@ -28,7 +28,7 @@ from dbanon.data.partition import Levels, max_count_of_share, required_share_tex
 from dbanon.errors import SuppressionOverBudget, TooFewRecords
 from dbanon.methods.local_suppression import MAX_COLUMNS
 from dbanon.methods.registry import MixedMethod, Tick
-from dbanon.spaces.levels import LevelSpace, level_space
+from dbanon.spaces.levels import Combination, LevelSpace, level_space
 
 # The share of the progress bar for choosing levels.
 _LEVELS_SHARE = 0.7
@@ -66,7 +66,7 @@ def global_recoding(
 
     stratum_of_record = np.zeros(n, np.int64) if strata is None else strata
     table = LevelTable(space, k, stratum_of_record, max_count_of_share(cells, n * len(names)))
-    excluded: set[tuple[int, ...]] = set()
+    excluded: set[Combination] = set()
     while True:
         levels, n_left = choose_levels(
             table, excluded, rng, lambda share: tick(_LEVELS_SHARE * share)
@@ -82,8 +82,9 @@ def global_recoding(
         # Saving cells of one attribute may have cost more of others.
         excluded.add(levels)
     tick(1.0)
-    counts = {"combinations of levels that were not compared": n_left} if n_left else {}
-    return space.partition_by_levels(labels, levels, counts)
+    # How many are left follows from rows and levels that are not released.
+    owner_figures = {"combinations_left": n_left} if n_left else {}
+    return space.partition_by_levels(labels, levels, owner_figures)
 
 
 def _over_budget_error(n_cells: int, n_all_cells: int) -> SuppressionOverBudget:

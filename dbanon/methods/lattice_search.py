@@ -24,10 +24,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.partition import SUPPRESSED
 from dbanon.methods.registry import Tick
-from dbanon.spaces.levels import LevelSpace
-
-# The level of each attribute.
-Combination = tuple[int, ...]
+from dbanon.spaces.levels import Combination, LevelSpace
 
 # Keys of records are below this.
 _MAX_KEY = 2**62

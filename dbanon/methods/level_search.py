@@ -11,19 +11,20 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from math import inf
+from math import inf, prod
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.partition import Partition
+from dbanon.errors import InvalidParameter
 from dbanon.methods.local_suppression import local_suppression
-from dbanon.methods.registry import Tick
+from dbanon.methods.registry import Tick, tick_of_part
 from dbanon.methods.suppression_category import search_category_plan
 from dbanon.methods.suppression_problem import Demand, Problem, distinct_rows, row_ids
 from dbanon.spaces.cells import MISSING, space_of_codes
-from dbanon.spaces.levels import LevelSpace
+from dbanon.spaces.levels import Combination, LevelSpace
 
 _MAX_COMBINATIONS = 2**22
 # The most rows grouped while looking at combinations, and the most pairs of a row and a mask in
@@ -31,9 +32,6 @@ _MAX_COMBINATIONS = 2**22
 _MAX_GROUPED_ROWS, _MAX_PAIRS = 400_000_000, 10_000_000
 # In tables of more records, plans that are only compared are not improved.
 _MAX_IMPROVED_RECORDS = 5_000
-
-# The level of each attribute.
-Combination = tuple[int, ...]
 
 
 class LevelTable:
@@ -58,8 +56,14 @@ class LevelTable:
         self.n_records, self._names = space.mixed.n_records, space.mixed.names
         self._stratum_of_record = strata
         d = len(self._names)
-        self.shape = space.count_levels(_MAX_COMBINATIONS)
         self.top = space.heights()
+        self.shape = tuple(height + 1 for height in self.top)
+        if prod(self.shape) > _MAX_COMBINATIONS:
+            raise InvalidParameter(
+                f"There are {prod(self.shape)} combinations of levels, more than"
+                f" {_MAX_COMBINATIONS}.",
+                hint="Name fewer quasi-identifiers, or give hierarchies of fewer levels.",
+            )
         groups, losses = zip(*map(space.groups, range(d)), strict=True)
         self._root_costs = space.mixed.root_costs.astype(np.float64)
         valid = np.ones((self.n_records, d), np.bool_) if space.valid is None else space.valid
@@ -109,19 +113,10 @@ class LevelTable:
         labels, n_classes, n_done = np.empty(len(codes), np.int32), 0, 0
         for stratum in np.unique(self._stratum_of_record).tolist():
             records = np.flatnonzero(self._stratum_of_record == stratum)
-            progress_before, share_of_records = n_done / len(codes), len(records) / len(codes)
-
-            def stratum_tick(
-                share: float,
-                progress_before: float = progress_before,
-                share_of_records: float = share_of_records,
-            ) -> None:
-                tick(progress_before + share_of_records * share)
-
             partition = local_suppression(
                 space_of_codes(codes[records], root_costs, self._names),
                 self.k,
-                tick=stratum_tick,
+                tick=tick_of_part(tick, n_done / len(codes), len(records) / len(codes)),
                 rng=rng,
                 importance="",
             )

@@ -26,6 +26,22 @@ from dbanon.spaces.numeric import Space, numeric_space
 # Called with the share of the work that is done, 0 to 1; an exception from it ends the run.
 Tick = Callable[[float], None]
 
+
+def tick_of_part(tick: Tick, share_before: float, share_of_part: float) -> Tick:
+    """Return the function that a part of the work calls with the share of the part that is done.
+
+    Parameters
+    ----------
+    share_before : the share of the whole work that is done before this part.
+    share_of_part : the share of the whole work that this part is.
+    """
+
+    def tick_in_part(share: float) -> None:
+        tick(share_before + share_of_part * share)
+
+    return tick_in_part
+
+
 ROW_GUARANTEE = "row-wise k-anonymity"
 
 

@@ -25,7 +25,7 @@ from dbanon.hierarchy.leaves import TreeBuilder, take_records
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import require_kinds
 from dbanon.methods import find_method
-from dbanon.methods.registry import BuildSpace, Method, MethodSpace, Tick
+from dbanon.methods.registry import BuildSpace, Method, MethodSpace, Tick, tick_of_part
 from dbanon.partitioning.blocks import Blocks, DeferredSpace, partition_blocks
 from dbanon.partitioning.cells import code_for_method, merging_weights, sets_to_search
 from dbanon.partitioning.entities import build_units
@@ -236,15 +236,7 @@ def _run_strata(
             # Free the positions of its records.
             del records, strata[i]
             return _run_and_refine(method, stratum_space, record_keys, policy, tick, rng)
-        share, progress_before = len(records) / n, n_done / n
-
-        def stratum_tick(
-            stratum_progress: float,
-            share: float = share,
-            progress_before: float = progress_before,
-        ) -> None:
-            tick(progress_before + share * stratum_progress)
-
+        stratum_tick = tick_of_part(tick, n_done / n, len(records) / n)
         n_done += len(records)
         result = _run_and_refine(
             method, stratum_space, record_keys[records], policy, stratum_tick, rng

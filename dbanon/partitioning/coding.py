@@ -59,6 +59,9 @@ def code_columns(
         valid = microdata.valid_column(name)
         records = np.arange(microdata.n_records) if valid is None else np.flatnonzero(valid)
         values = numbers[records, position]
+        if attribute.has_single_precision:
+            # Compare the numbers that their texts show, as for copied columns.
+            values = values.astype(np.float32).astype(np.str_).astype(np.float64)
         bands = coding.bands_of(attribute, values)
         ranks = bands.ranks(values)
         _require_k_in_open_bands(microdata, attribute, bands, ranks, records, int(policy.k))

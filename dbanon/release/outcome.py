@@ -174,7 +174,7 @@ class OperatorFigures:
             "certificate": None if self.certificate is None else to_json_values(self.certificate),
             # Only methods that suppress cells have these counts.
             **({} if self.suppression is None else {"suppression": dict(self.suppression)}),
-            # Only full-domain searches that ended early have these figures.
+            # Only searches for levels that ended early have these figures.
             **({} if self.levels is None else {"levels": dict(self.levels)}),
         }
         # Only releases with design weights have this key.

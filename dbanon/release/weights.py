@@ -52,6 +52,7 @@ def round_weights(
 
     Classes that are released alike keep one weight. In each stratum those with the largest
     fractions are rounded up, each of them only if it brings the sum nearer to that of the means.
+    Whole means stay.
     So the sum differs from the rounded sum of the means by at most half of the rows of the
     largest group of such classes. It follows from the means, and tells no more than they do.
 
@@ -82,7 +83,7 @@ def round_weights(
     fractions = group_means - rounded
     strata = _list_strata(microdata)[partition.members[partition.starts[first_classes]]]
     for stratum in np.unique(strata).tolist():
-        groups = np.flatnonzero(strata == stratum)
+        groups = np.flatnonzero((strata == stratum) & (fractions > 0))
         n_missing = round(float(fractions[groups] @ sizes[groups]))
         # Equal fractions are in the order of released values.
         for group in groups[np.argsort(-fractions[groups], kind="stable")].tolist():

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dbanon.advice.answer import Advice, ColumnAdvice
 from dbanon.advice.nulls import NullChoice
 from dbanon.advice.persons import coarsest_identifier, person_column
-from dbanon.advice.profile import SMALL_COUNT, Profile
+from dbanon.advice.profile import SMALL_COUNT, ColumnProfile, Profile
 from dbanon.advice.recommend import Point, Recommendation, recommend
 from dbanon.advice.request import AdviceRequest, are_numbers, default_methods
 from dbanon.advice.roles import (
@@ -26,6 +26,7 @@ from dbanon.advice.roles import (
     RoleProposal,
     find_design_weight,
     is_code,
+    looks_like_design_weight,
     propose_column_roles,
 )
 from dbanon.advice.singling import (
@@ -41,6 +42,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.schema import NOMINAL
 from dbanon.data.types import JsonObject
 from dbanon.errors import (
+    MixedTypes,
     NoQuasiIdentifiers,
     NoRows,
     NothingFits,
@@ -60,6 +62,7 @@ from dbanon.run.plan import Plan, plan
 from dbanon.run.profiles import keep_profile, propose_coding, require_profile
 from dbanon.run.sweep import OnTrial, measure_split_person_loss, sweep
 from dbanon.run.totals import exact_totals_of
+from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
 from dbanon.stores.ports import Source
 from dbanon.stores.sql_source import SqlSource
@@ -196,16 +199,9 @@ def _read_with_weights(
 ) -> tuple[Microdata, NDArray[np.float64] | None]:
     """Read the quasi-identifiers, and the design weights of the plan.
 
-    Returns the records without weights, and the weights, float64 (n,). They are None if the plan
-    has none, or if the column turns out to hold other numbers than weights.
+    Returns the records without weights, and the weights, float64 (n,); None if the plan has none.
     """
-    roles = planned.roles
-    for attribute in roles.weights:
-        # The shares of the smallest and of the largest value.
-        ends = [source.read_quantile(planned.relation, attribute, share) for share in (0.0, 1.0)]
-        if not all(end is not None and 0 < end < math.inf for end in ends):
-            roles = replace(roles, weights=())
-    records = source.read(planned.relation, roles, planned.job, tick)
+    records = source.read(planned.relation, planned.roles, planned.job, tick)
     return replace(records, weights=None), records.weights
 
 
@@ -411,7 +407,25 @@ def _count_columns(request: AdviceRequest, source: Source) -> tuple[Profile, Map
     profile = source.profile(source.with_row_locator(relation, job, columns))
     if not profile.rows:
         raise NoRows(f"{relation.name} has no rows, so there is no advice.")
-    return profile, source.find_identifier_columns(relation)
+    return _check_weights(profile, relation, source), source.find_identifier_columns(relation)
+
+
+def _check_weights(profile: Profile, relation: Relation, source: Source) -> Profile:
+    """Note which columns with the name of a design weight hold other numbers than weights."""
+
+    def check(column: ColumnProfile) -> ColumnProfile:
+        if column.n_non_null < profile.rows or not looks_like_design_weight(column):
+            return column
+        try:
+            [attribute] = source.complete_attributes_from_values(relation, [column.attribute])
+        except MixedTypes:
+            return replace(column, can_weight=False)
+        # The shares of the smallest and of the largest value.
+        ends = [source.read_quantile(relation, attribute, share) for share in (0.0, 1.0)]
+        can_weight = all(end is not None and 0 < end < math.inf for end in ends)
+        return replace(column, can_weight=can_weight)
+
+    return replace(profile, columns=tuple(map(check, profile.columns)))
 
 
 def _propose_entity(

@@ -29,6 +29,7 @@ from dbanon.job.guarantee import REPORT_IT
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.pseudonym import PseudonymKey
+from dbanon.ledger.source_history import SourceHistory
 from dbanon.partitioning.entities import as_identifier
 from dbanon.run.history import describe_outputs
 from dbanon.run.plan import Plan
@@ -45,8 +46,7 @@ def draw_offsets(planned: Plan, source: Source, microdata: Microdata) -> NDArray
     With a key, the offset follows from the person's identifier, and is the same in each release
     with this key. Otherwise it is random.
 
-    Warns with ``ShiftedDatesTell`` of earlier releases with other offsets, also if no dates are
-    shifted.
+    Warns with ``ShiftedDatesTell`` of earlier releases with other offsets.
 
     Raises
     ------
@@ -55,11 +55,10 @@ def draw_offsets(planned: Plan, source: Source, microdata: Microdata) -> NDArray
     InvalidParameter : identifiers that count as one person have different texts.
     """
     shift = planned.job.shift_dates
-    if shift is not None:
-        _require_room(planned, source, shift)
-    _warn_or_refuse([*_describe_earlier_offsets(planned)], planned.policy)
     if shift is None:
         return None
+    _require_room(planned, source, shift)
+    _warn_or_refuse([*_describe_earlier_offsets(planned, shift)], planned.policy)
     if planned.pseudonym_key is not None and microdata.entities is not None:
         return _offsets_of_persons(planned, source, microdata, planned.pseudonym_key, shift)
     units = np.arange(microdata.n_records) if microdata.entities is None else microdata.entities
@@ -69,19 +68,32 @@ def draw_offsets(planned: Plan, source: Source, microdata: Microdata) -> NDArray
     return np.asarray(offsets[units], np.int32)
 
 
-def _describe_earlier_offsets(planned: Plan) -> Iterator[str]:
-    """Yield a text for each way in which dates of earlier releases tell offsets."""
-    job, earlier_releases = planned.job, planned.history.releases
-    shift = job.shift_dates
+def warn_of_unshifted_copies(job: Job, history: SourceHistory) -> None:
+    """Warn of dates that are copied as they are, and were shifted in earlier releases.
+
+    Warns with ``ShiftedDatesTell``.
+
+    Raises
+    ------
+    TellingColumnRefused : there is something to warn of, and the policy is strict.
+    """
+    shifted_columns = () if job.shift_dates is None else job.shift_dates.columns
+    texts = []
     for name in job.retained_columns:
-        shifting_releases = [each for each in earlier_releases if name in each.shifted_columns]
-        if shifting_releases and (shift is None or name not in shift.columns):
-            yield (
+        shifting_releases = [each for each in history.releases if name in each.shifted_columns]
+        if shifting_releases and name not in shifted_columns:
+            texts.append(
                 f'Column "{name}" is released with its own dates, which were shifted before: the'
                 f" ledger has {describe_outputs(shifting_releases)}. Readers who find a person in"
                 " both releases learn the offset. Shift it, too, or leave it out."
             )
-    if shift is None or not earlier_releases:
+    _warn_or_refuse(texts, job.policy)
+
+
+def _describe_earlier_offsets(planned: Plan, shift: DateShift) -> Iterator[str]:
+    """Yield a text for each way in which dates of earlier releases tell offsets."""
+    job, earlier_releases = planned.job, planned.history.releases_with_classes()
+    if not earlier_releases:
         return
     if planned.pseudonym_key is None or not job.guarantee.entity_columns:
         yield (

@@ -172,6 +172,7 @@ def evaluate_release(
                 class_columns=entry.quasi_identifiers,
                 design_weight=entry.design_weight.get("column"),
                 entity=entry.entity,
+                entity_normalize=report.arguments.get("entity_normalize"),
             )
     return ReleaseEvaluation(
         entry.release_id,

@@ -15,13 +15,13 @@ from dbanon.data.words import json_text
 from dbanon.errors import DbanonError, InvalidParameter, UnknownOption, nearest_names
 from dbanon.job.risk import FIXED_OPTIONS, JobRisk, require_rows_of_persons
 from dbanon.measures.figure import Tick, ignore_progress
+from dbanon.partitioning.entities import as_identifier
 from dbanon.release.risk_figures import RiskFigures
 from dbanon.run.compare_analyses import find_bounds
 from dbanon.run.job_runner import RiskRunner, TableRows
 from dbanon.sessions.base import Relation
 from dbanon.sessions.session import Session
-from dbanon.stores.sql_counts import count_classes_by_size
-from dbanon.stores.sql_source import read_rows
+from dbanon.stores.sql_source import SqlSource, read_rows
 
 
 def check_risk(options: object) -> JobRisk:
@@ -96,6 +96,7 @@ def compare_relations(
     class_columns: Sequence[str],
     design_weight: str | None,
     entity: str | None,
+    entity_normalize: str | None,
 ) -> RiskFigures:
     """Measure the risk of a source and of its release in one database; neither needs a row key.
 
@@ -105,6 +106,7 @@ def compare_relations(
         stand for their column in the source.
     design_weight : the column with the design weight; None without one.
     entity : the column that identifies persons in the source; None if each row is a person.
+    entity_normalize : how its texts are compared, as in ``Job``.
 
     Raises
     ------
@@ -117,7 +119,8 @@ def compare_relations(
     source_columns = _list_released(source_names, class_columns)
     weight = design_weight if design_weight in source_names else None
     if entity in source_names:
-        _require_rows_of_persons(session, source, str(entity))
+        person = as_identifier(source.attribute(str(entity)), entity_normalize)
+        _require_rows_of_persons(session, source, person)
     names = risk.columns(tuple(source_columns), weight)
     parts = [part for parts in _list_released(names, released_names).values() for part in parts]
     return compare_tables(
@@ -135,12 +138,11 @@ def _list_options(name: str, known_options: Iterable[str]) -> str:
     return f"{suggestion or ''} Known options: {', '.join(known_options)}.".strip()
 
 
-def _require_rows_of_persons(session: Session, source: Relation, entity: str) -> None:
+def _require_rows_of_persons(session: Session, source: Relation, person: Attribute) -> None:
     """Check in the database that each person has one row."""
-    session.catalog.require_readable(source, [entity])
-    persons_by_rows = count_classes_by_size(session, source.relation_to_read, [entity])
-    n_rows = sum(size * n_persons for size, n_persons in persons_by_rows.items())
-    require_rows_of_persons(n_rows, sum(persons_by_rows.values()))
+    session.catalog.require_readable(source, [person.name])
+    totals = SqlSource(session).count_totals(source, [person], ()).totals
+    require_rows_of_persons(totals["rows"], totals["persons"])
 
 
 def _list_released(

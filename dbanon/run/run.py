@@ -42,7 +42,12 @@ from dbanon.release.weights import average_weights, describe_weighting, round_we
 from dbanon.release.words import now
 from dbanon.run.codes import count_averaged_codes
 from dbanon.run.coding import require_coded_copies, require_coded_labels, require_zip_labels
-from dbanon.run.date_shift import describe_shift, draw_offsets, require_shifted_dates
+from dbanon.run.date_shift import (
+    describe_shift,
+    draw_offsets,
+    require_shifted_dates,
+    warn_of_unshifted_copies,
+)
 from dbanon.run.disclosure import (
     collect_findings,
     describe_joint_rows,
@@ -119,6 +124,7 @@ def run(
     caution = caution_about_history(job, str(planned.relation.name), planned.history)
     if caution is not None:
         warn_of_history(caution)
+    warn_of_unshifted_copies(job, planned.history)
     microdata, policy, clustering = read_and_cluster(planned, source, clock)
     with clock.phase("write") as tick:
         tick(0.0)

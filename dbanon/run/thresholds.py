@@ -12,6 +12,8 @@ from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from math import isfinite
 
+import numpy as np
+
 from dbanon.errors import InvalidParameter
 from dbanon.job.job import Job
 from dbanon.sessions.base import Relation
@@ -57,6 +59,9 @@ def _take_threshold(
     [attribute] = source.complete_attributes_from_values(relation, [relation.attribute(name)])
     job.policy.coding.require_numbers(attribute)
     value = source.read_quantile(relation, attribute, float(percentile[1:]) / 100)
+    if value is not None and attribute.has_single_precision:
+        # The number that the text of a real shows, not its binary value.
+        value = float(str(np.float32(value)))
     if value is None or not isfinite(value):
         raise InvalidParameter(
             f'Column "{name}" has no finite number, from which `{option}` could take a threshold.',

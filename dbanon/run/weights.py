@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import fsum, isclose
 
+import numpy as np
+
 from dbanon.data.types import JsonObject
 from dbanon.errors import RecountFailed
 from dbanon.job.guarantee import REPORT_IT
@@ -33,7 +35,9 @@ def build_weight_record(draft: PreparedRelease) -> JsonObject:
 
 def _sum_weights(weight: ReleasedColumn, draft: PreparedRelease) -> float:
     """Add up the weights of all released rows."""
-    return fsum((weight.values * draft.release.partition.sizes).tolist())
+    sizes = draft.release.partition.sizes
+    # Products of whole numbers could be too large for int64.
+    return fsum(np.multiply(weight.values, sizes, dtype=np.float64).tolist())
 
 
 def require_class_weights(draft: PreparedRelease, target: Target[W], staged_release: W) -> None:
@@ -105,5 +109,5 @@ def find_weight_problem(
     ):
         return "not all are whole numbers above 0"
     if not isclose(total, expected_sum, rel_tol=_SUM_TOLERANCE):
-        return "their sum is not that of the originals"
+        return "their sum is not the one that was computed"
     return None

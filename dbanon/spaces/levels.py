@@ -5,8 +5,7 @@ On each level, the numbers of an attribute are divided into intervals, called ce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from math import prod
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +15,11 @@ from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.number_levels import NumberLevels
 from dbanon.data.partition import NO_COUNTS, Levels
-from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.leaves import Hierarchies
 from dbanon.spaces.mixed import MixedSpace, mixed_space
+
+# The level of each attribute.
+Combination = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class LevelSpace:
     values: NDArray[np.float64]
     valid: NDArray[np.bool_] | None = None
 
-    def heights(self) -> tuple[int, ...]:
+    def heights(self) -> Combination:
         """Return the number of the highest level of each attribute."""
         top_levels = (None if levels is None else levels.top_level for levels in self.number_levels)
         return tuple(
@@ -46,29 +47,19 @@ class LevelSpace:
             for tree, top_level in zip(self.mixed.trees, top_levels, strict=True)
         )
 
-    def count_levels(self, max_combinations: int) -> tuple[int, ...]:
-        """Return the number of levels of each attribute.
-
-        Raises
-        ------
-        InvalidParameter : there are more than ``max_combinations`` combinations of levels.
-        """
-        n_levels = tuple(height + 1 for height in self.heights())
-        if prod(n_levels) > max_combinations:
-            raise InvalidParameter(
-                f"There are {prod(n_levels)} combinations of levels, more than {max_combinations}.",
-                hint="Name fewer quasi-identifiers, or give hierarchies of fewer levels.",
-            )
-        return n_levels
-
     def partition_by_levels(
         self,
         labels: NDArray[np.int32],
-        levels: Sequence[int],
-        method_counts: Mapping[str, int] = NO_COUNTS,
+        levels: Combination,
         owner_figures: Mapping[str, float] = NO_COUNTS,
     ) -> Levels:
-        """Build the result of a method that chose these levels, in the order of the attributes."""
+        """Build the result of a method that chose these levels.
+
+        Parameters
+        ----------
+        labels : int32 (n,), the class of each record; -1 if suppressed.
+        owner_figures : as for ``Levels``; readers see none of them.
+        """
         names = self.mixed.names
         number_levels = {
             name: of_numbers
@@ -76,7 +67,7 @@ class LevelSpace:
             if of_numbers is not None
         }
         levels_by_name = dict(zip(names, levels, strict=True))
-        return Levels(labels, levels_by_name, number_levels, method_counts, owner_figures)
+        return Levels(labels, levels_by_name, number_levels, owner_figures=owner_figures)
 
     def groups(self, attribute: int) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
         """Return each record's group on each level, int64 (n,), and the total loss of each level.

@@ -123,12 +123,14 @@ def _mask_values(
     attributes : the columns of the rows.
     records : int64 (m,), the records of the rows.
     """
-    codings = [draft.copy_codings.get(attribute.name) for attribute in attributes]
     if draft.copy_codings:
+        # The attributes of coded columns are those of their labels.
+        originals = [draft.relation.attribute(attribute.name) for attribute in attributes]
+        codings = [draft.copy_codings.get(attribute.name) for attribute in attributes]
         rows = [
             tuple(
-                value if coding is None else code_value(value, coding)
-                for value, coding in zip(row, codings, strict=True)
+                value if coding is None else code_value(value, original, coding)
+                for value, original, coding in zip(row, originals, codings, strict=True)
             )
             for row in rows
         ]
@@ -198,9 +200,16 @@ def shift_value(value: object, offset: int) -> object:
     return value + timedelta(days=offset)
 
 
-def code_value(value: object, coding: CopyCoding) -> str | None:
-    """Code a number: the label of its band, or its text; NULL remains NULL."""
+def code_value(value: object, attribute: Attribute, coding: CopyCoding) -> str | None:
+    """Code a number: the label of its band, or its text; NULL remains NULL.
+
+    Parameters
+    ----------
+    attribute : the column of the number. The text of one of single precision is the shortest, as in
+        databases: 1.3, and not 1.2999999523162842.
+    """
     if value is None:
         return None
-    label = coding.label_of(float(str(value)))
-    return str(value) if label is None else label
+    text = str(np.float32(str(value)) if attribute.has_single_precision else value)
+    label = coding.label_of(float(text))
+    return text if label is None else label

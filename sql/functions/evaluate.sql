@@ -24,6 +24,7 @@ DECLARE
     withheld bigint := 0;
     weight text;
     person text;
+    person_normalize text;
     sizes record;
 BEGIN
     IF evaluate.release IS NULL OR options IS NULL THEN
@@ -84,6 +85,7 @@ BEGIN
         withheld := entry.suppressed;
         weight := entry.arguments -> 'design_weight' ->> 'column';
         person := entry.arguments ->> 'entity';
+        person_normalize := entry.arguments ->> 'entity_normalize';
         strata := ARRAY(SELECT jsonb_array_elements_text(entry.arguments -> 'by'));
         IF jsonb_typeof(entry.arguments -> 'orders') = 'object' THEN
             ranked := ARRAY(SELECT jsonb_object_keys(entry.arguments -> 'orders'));
@@ -128,6 +130,7 @@ BEGIN
             'quasi_identifiers', to_jsonb(names),
             'design_weight', weight,
             'entity', person,
+            'entity_normalize', person_normalize,
             'options', options -> 'risk'
         ));
 @RAISE@

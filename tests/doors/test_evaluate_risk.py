@@ -95,3 +95,17 @@ def test_persons_with_several_rows_are_refused() -> None:
     _, report = release(entity="home")
     with pytest.raises(InvalidParameter, match="persons have several rows"):
         report.evaluate(SURVEY, risk={})
+
+
+def test_spellings_of_one_person_are_one_person() -> None:
+    survey = SURVEY.assign(pid=["p1", "P1", *(f"p{n}" for n in range(2, N))])
+    _, report = dbanon.anonymize_frame(
+        survey,
+        quasi_identifiers=KEYS,
+        k=4,
+        method="gaa_cp",
+        entity="pid",
+        entity_normalize="casefold",
+    )
+    with pytest.raises(InvalidParameter, match="persons have several rows"):
+        report.evaluate(survey, risk={})

@@ -19,7 +19,9 @@ from dbanon.errors import (
     OutputExists,
     OutputNotOurs,
     RecountFailed,
+    ShiftedDatesTell,
     SourceChanged,
+    TellingColumnRefused,
     TooFewRecords,
 )
 from dbanon.extensions.spark import into_postgresql
@@ -225,6 +227,17 @@ def test_a_recount_that_fails_publishes_nothing(
     assert dbanon.verify(people, "release.people").release_id == earlier.release_id
     state = "SELECT state, error_code FROM dbanon.run ORDER BY finished_at DESC LIMIT 1"
     assert execute(people, state) == [("failed", "recount_failed")]
+
+
+def test_dates_that_were_shifted_before(spark: SparkSession, people: str) -> None:
+    execute(people, "ALTER TABLE people ADD COLUMN seen date DEFAULT '2020-01-31'")
+    copied = TABLES | {"keep": ["seen"], "if_exists": "replace"}
+    with pytest.warns(ShiftedDatesTell):
+        dbanon.anonymize(people, **copied, shift_dates={"days": 9, "columns": ["seen"]})
+    with pytest.raises(TellingColumnRefused) as refused:
+        anonymize_table(spark, people, people, **copied, strict=True)
+    assert 'Column "seen" is released with its own dates' in str(refused.value.detail)
+    assert execute(people, OTHERS) == [("people",)]
 
 
 def test_values_that_a_model_looks_at_are_counted_again(

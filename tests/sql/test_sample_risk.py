@@ -88,41 +88,28 @@ def test_refused_inputs(run_sql: Run, names: Any, options: str, code: str | None
     assert "qz" not in str(refused.value)
 
 
-def test_it_reads_with_the_callers_rights(
-    run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
-) -> None:
+def test_it_reads_with_the_callers_rights(run_sql: Run, sql_role: Callable[..., str]) -> None:
     run_sql(PEOPLE)
     run_sql(PERSONS)
-    run_sql("CREATE ROLE measured")
-    try:
-        run_sql("GRANT dbanon_runner TO measured")
-        run_sql("GRANT USAGE ON SCHEMA app TO measured")
-        run_sql("GRANT SELECT (id, age, region) ON app.people TO measured")
-        with connect() as connection:
-            connection.execute("SET ROLE measured")
-            [(count,)] = connection.execute(
-                "SELECT value FROM dbanon.disclosure_risk('app.people', '{age,region}',"
-                ' \'{"key": ["id"]}\') LIMIT 1'
-            )
-            assert count == 120
-            for names, options in (
-                (["age", "sex"], "{}"),
-                (["age"], '{"weight": "w"}'),
-                (["age"], '{"population": "app.persons"}'),
-                (["age"], '{"released": "app.persons"}'),
-            ):
-                with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                    connection.execute(RISK, ("app.people", names, options))
-                connection.rollback()
-                connection.execute("SET ROLE measured")
-        run_sql("REVOKE dbanon_runner FROM measured")
-        with connect() as connection:
-            connection.execute("SET ROLE measured")
-            with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                connection.execute(RISK, ("app.people", ["age"], "{}"))
-    finally:
-        run_sql("DROP OWNED BY measured")
-        run_sql("DROP ROLE measured")
+    url = sql_role("measured")
+    run_sql("GRANT SELECT (id, age, region) ON app.people TO measured")
+    [(count,)] = run_sql(
+        "SELECT value FROM dbanon.disclosure_risk('app.people', '{age,region}',"
+        ' \'{"key": ["id"]}\') LIMIT 1',
+        url=url,
+    )
+    assert count == 120
+    for names, options in (
+        (["age", "sex"], "{}"),
+        (["age"], '{"weight": "w"}'),
+        (["age"], '{"population": "app.persons"}'),
+        (["age"], '{"released": "app.persons"}'),
+    ):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            run_sql(RISK, "app.people", names, options, url=url)
+    run_sql("REVOKE dbanon_runner FROM measured")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        run_sql(RISK, "app.people", ["age"], "{}", url=url)
 
 
 @pytest.mark.parametrize("options", [{}, {"weight": "w", "household": "home", "suda_size": 2}])
@@ -162,13 +149,13 @@ def test_evaluate_measures_source_and_release(
 ) -> None:
     run_sql(PEOPLE)
     run_sql(RELEASE)
-    without = run_sql(EVALUATE, "release.p", "app.people", "{}")
+    rows_without_risk = run_sql(EVALUATE, "release.p", "app.people", "{}")
     rows = run_sql(EVALUATE, "release.p", "app.people", json.dumps({"risk": options}))
-    assert [row for row in rows if row in without] == without
+    assert [row for row in rows if row in rows_without_risk] == rows_without_risk
     risk: Any = dbanon.evaluate_release(
         sql_url, "release.p", original="app.people", risk=options
     ).risk
-    assert [row for row in rows if row not in without] == list(risk.measure_rows())
+    assert [row for row in rows if row not in rows_without_risk] == list(risk.measure_rows())
     assert any("For the controller of the data" in str(row[3]) for row in rows)
     # A view has no key, and its rows need none.
     run_sql("CREATE VIEW app.seen AS SELECT * FROM app.people")
@@ -209,6 +196,24 @@ def test_evaluate_refuses_wrong_options(
     assert words in f"{refused.value.diag.message_primary} {refused.value.diag.message_hint}"
 
 
+@pytest.mark.parametrize(
+    ("entity", "options"), [("home", {}), ("pid", {"entity_normalize": "casefold"})]
+)
+def test_evaluate_refuses_persons_with_several_rows(
+    run_sql: Run, entity: str, options: dict[str, str]
+) -> None:
+    run_sql(PEOPLE)
+    run_sql("ALTER TABLE app.people ADD pid text")
+    run_sql("UPDATE app.people SET pid = CASE WHEN id = 2 THEN 'P-1' ELSE 'p-' || id END")
+    call = (
+        "SELECT rows_out FROM dbanon.gaa_cp('app.people', 'release.p', '{age}', 4,"
+        " entity => %s, options => %s)"
+    )
+    run_sql(call, entity, json.dumps(options))
+    with pytest.raises(psycopg.Error, match="persons have several rows"):
+        run_sql(EVALUATE, "release.p", "app.people", '{"risk": {}}')
+
+
 def test_evaluate_needs_python_in_the_server(
     run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
 ) -> None:
@@ -222,21 +227,13 @@ def test_evaluate_needs_python_in_the_server(
 
 
 def test_evaluate_measures_with_the_callers_rights(
-    run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
+    run_sql: Run, sql_role: Callable[..., str]
 ) -> None:
-    """Who may read the release only learns nothing of its source."""
+    """A role that may only read the release learns nothing about its source."""
     run_sql(PEOPLE)
     run_sql(RELEASE)
-    run_sql("CREATE ROLE reader")
-    try:
-        run_sql("GRANT dbanon_runner TO reader")
-        run_sql("GRANT USAGE ON SCHEMA app, release TO reader")
-        run_sql("GRANT SELECT ON release.p TO reader")
-        with connect() as connection:
-            connection.execute("SET ROLE reader")
-            assert connection.execute(EVALUATE, ("release.p", None, "{}")).fetchall()
-            with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                connection.execute(EVALUATE, ("release.p", "app.people", '{"risk": {}}'))
-    finally:
-        run_sql("DROP OWNED BY reader")
-        run_sql("DROP ROLE reader")
+    url = sql_role("reader")
+    run_sql("GRANT SELECT ON release.p TO reader")
+    assert run_sql(EVALUATE, "release.p", None, "{}", url=url)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        run_sql(EVALUATE, "release.p", "app.people", '{"risk": {}}', url=url)

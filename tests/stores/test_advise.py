@@ -283,7 +283,7 @@ def test_the_time_limit_ends_the_sweep_after_one_release(sqlite_file: SqliteData
     # One release says nothing of others: nothing is recommended of it, and there is no start.
     assert (advice.recommendation, dict(advice.start)) == (None, {})
     assert advice.to_dict()["recommendation"] is None
-    [_, (label, text)] = advice.recommended()
+    _, (label, text), *_ = advice.recommended()
     assert (label, text.split(":")[0]) == ("release", "none")
     assert "only one release was tried, gaa_cp with k = 10" in text
     text = CliRunner().invoke(

@@ -167,7 +167,7 @@ def test_the_recount_refuses_a_number_beyond_in_copies(
     for module in ("copied_rows", "frame.target"):
         monkeypatch.setattr(
             f"dbanon.stores.{module}.code_value",
-            lambda value, coding: None if value is None else str(value),
+            lambda value, attribute, coding: None if value is None else str(value),
         )
     refuse(database, RecountFailed, '"income" was coded', target=other.url, **options(**coding))
     assert ("release", "people") not in other.relations()
@@ -210,18 +210,47 @@ def test_thresholds_from_the_data(database: Database, entity: str | None) -> Non
     assert again.arguments["top"] == report.arguments["top"]
 
 
-def test_numbers_of_single_precision(database: Database) -> None:
+def test_numbers_of_single_precision(database: Database, make_database: Any) -> None:
     # As a double, the real 1.3 is below 1.3.
     columns = {"id": "integer PRIMARY KEY", "age": "integer", "size": "real"}
     database.load("people", columns, [(i, 30 + i % 3, i % 30 / 10) for i in range(120)])
-    coding = {"top": {"size": 1.3}, "bottom": {"size": 0.7}}
-    database.anonymize(quasi_identifiers=["age"], keep=["size"], **coding)
+    frame = pd.DataFrame({"age": [30 + i % 3 for i in range(120)]})
+    frame["size"] = np.array([i % 30 / 10 for i in range(120)], np.float32)
+    other = make_database("sqlite" if database.name == "duckdb" else "duckdb")
+    # The threshold from the data is the 53rd of 120 numbers, 1.3, too.
+    for top in (1.3, "p44"):
+        coding: dict[str, Any] = {"quasi_identifiers": ["age"], "keep": ["size"]}
+        coding |= {"top": {"size": top}, "bottom": {"size": 0.7}}
+        coding |= {"releases": "independent", "if_exists": "replace"}
+        report = database.anonymize(**coding)
+        assert report.arguments["top"] == {"size": 1.3}
+        database.anonymize(**coding, target=other.url)
+        frame_coding = {k: v for k, v in coding.items() if k not in ("releases", "if_exists")}
+        of_frame, report = dbanon.anonymize_frame(frame, k=3, **frame_coding)
+        assert report.arguments["top"] == {"size": 1.3}
+        for texts in (sizes(database), sizes(other), list(of_frame["size"])):
+            counts = Counter(texts)
+            assert counts.pop("1.3+") == 68
+            assert counts.pop("<0.7") == 28
+            assert {*map(float, counts)} == {0.7, 0.8, 0.9, 1.0, 1.1, 1.2}
+
+
+def test_single_precision_in_classes(database: Database) -> None:
+    numbers = [i % 30 / 10 for i in range(120)]
+    columns = {"id": "integer PRIMARY KEY", "size": "real"}
+    database.load("people", columns, list(enumerate(numbers)))
+    coding: dict[str, Any] = {"quasi_identifiers": ["size"], "method": "full_domain"}
+    coding["recode"] = {"size": [0.7, 1.3]}
+    database.anonymize(**coding)
+    frame = pd.DataFrame({"size": np.array(numbers, np.float32)})
+    of_frame, _ = dbanon.anonymize_frame(frame, k=3, **coding)
+    for labels in (sizes(database), list(of_frame["size"])):
+        assert Counter(labels) == {"1.3+": 68, "[0.7, 1.3)": 24, "<0.7": 28}
+
+
+def sizes(database: Database) -> list[str]:
     released = database.rows(f"SELECT size FROM {database.relation('release.people')}")
-    counts = Counter(size for (size,) in released)
-    assert counts["1.3+"] == 68
-    assert counts["<0.7"] == 28
-    numbers = {float(size) for size in counts if size not in ("1.3+", "<0.7")}
-    assert numbers == {0.7, 0.8, 0.9, 1.0, 1.1, 1.2}
+    return [str(size) for (size,) in released]
 
 
 def test_no_number_is_above_all(make_database: Any) -> None:

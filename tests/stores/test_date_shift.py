@@ -25,7 +25,8 @@ from dbanon.errors import (
 )
 from dbanon.stores.copied_rows import shift_value
 from tests.prerequisites import skip_case
-from tests.stores.databases import ALL_NAMES, Database
+from tests.stores.chain_cases import Chained
+from tests.stores.databases import ALL_NAMES, Database, DuckdbDatabase
 from tests.stores.refusal import refuse
 
 DATABASES = ALL_NAMES
@@ -208,6 +209,58 @@ def test_other_offsets_in_earlier_releases(database: Database, tmp_path: Path) -
         [text] = warnings_of_history(database, pseudonym_key=key)
         assert text.startswith("Dates had other offsets before: the ledger has 2 earlier releases")
         assert all(name in text for name in ("random", "own"))
+
+
+def test_earlier_releases_that_the_ledger_finds(
+    database: Database, make_database: Any, tmp_path: Path
+) -> None:
+    """They are in the target's ledger, under the source's name or, on PostgreSQL, its oid."""
+    load(database)
+    other = make_database("sqlite" if database.name == "duckdb" else "duckdb")
+    assert warnings_of_history(database, target=other.url) == []
+    [text] = warnings_of_history(database, target=other.url, output="release.second")
+    assert text.startswith("The source was released before")
+    assert warnings_of_history(database) == []
+    database.execute("ALTER TABLE people RENAME TO patients")
+    renamed: dict[str, Any] = {"table": "patients", "output": "release.patients"}
+    assert len(warnings_of_history(database, **renamed)) == (database.name == "postgresql")
+
+
+def test_synthetic_rows_have_no_dates_to_compare(tmp_path: Path) -> None:
+    database = DuckdbDatabase(tmp_path / "d.duckdb")
+    load(database)
+    dbanon.create_budget(database.url, "persons", source="people", epsilon=5)
+    dbanon.anonymize(
+        database.url,
+        table="people",
+        method="dp_ranks",
+        quasi_identifiers=["age"],
+        bounds={"age": (0, 120)},
+        null_as={"age": 40},
+        epsilon=1,
+        budget="persons",
+        output="release.synthetic",
+    )
+    assert warnings_of_history(database) == []
+
+
+def test_a_chain_copies_dates_that_were_shifted(
+    database: Database, make_database: Any, tmp_path: Path
+) -> None:
+    if database.name == "mariadb":
+        skip_case("MariaDB keeps no chains")
+    load(database)
+    other = make_database("sqlite" if database.name == "duckdb" else "duckdb")
+    shifted = options(entity=None, releases="independent", output="release.shifted")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        database.anonymize(**shifted)
+        database.anonymize(**shifted, target=other.url)
+    chained = Chained.create(database, tmp_path)
+    copied = options(entity="id", keep=["seen"], shift_dates=None, chain=chained.chain())
+    for target in ({}, {"target": other.url}):
+        [text] = warnings_of_history(database, **copied, **target, releases=None)
+        assert text.startswith('Column "seen" is released with its own dates')
 
 
 def test_the_same_offsets_in_earlier_releases(database: Database, tmp_path: Path) -> None:

@@ -158,6 +158,19 @@ def test_persons_with_several_rows_are_refused(database: Database) -> None:
     assert of_rows.risk is not None
 
 
+def test_spellings_of_one_person_are_one_person(database: Database) -> None:
+    load_survey(database)
+    survey, text = database.relation("survey"), database.types["text"]
+    p_and_id = "concat('p-', id)" if database.name == "mariadb" else "'p-' || id"
+    database.execute(
+        f"ALTER TABLE {survey} ADD COLUMN pid {text}",
+        f"UPDATE {survey} SET pid = CASE WHEN id = 2 THEN 'P-1' ELSE {p_and_id} END",
+    )
+    release(database, entity="pid", entity_normalize="casefold", design_weight=None)
+    with pytest.raises(InvalidParameter, match="persons have several rows"):
+        evaluate(database, risk={})
+
+
 @pytest.mark.parametrize(
     ("risk", "error", "words"),
     [

@@ -416,7 +416,7 @@ def test_synthetic_rows_are_compared_by_what_readers_compute(
     line = ["evaluate", database.url, "release.people", "--original", "people"]
     refused = CliRunner().invoke(main, line)
     assert refused.exit_code == 2
-    assert "--original and --analyses" in refused.stderr
+    assert "given the original and a file of analyses" in refused.stderr
     line += ["--analyses", f"{tmp_path}/analyses.yaml", "--hierarchy", f"job={tmp_path}/job.csv"]
     done = CliRunner().invoke(main, [*line, "--format", "json"])
     assert done.exit_code == 0, done.output

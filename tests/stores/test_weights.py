@@ -191,6 +191,20 @@ def test_whole_numbers_are_counted(weights: tuple[float, ...], is_whole: bool) -
     assert problem == (None if is_whole else "not all are whole numbers above 0")
 
 
+def test_whole_means_are_not_rounded_up() -> None:
+    """The class of ten rows cannot take the five that are missing, and no other one may."""
+    table = [(20, 1.5)] * 10 + [(40, 2.0)] * 3 + [(60, 2.0)] * 3
+    released_frame, _ = dbanon.anonymize_frame(
+        pd.DataFrame(table, columns=["age", "w"]),
+        quasi_identifiers=["age"],
+        k=3,
+        design_weight="w",
+        weight_as="rounded",
+    )
+    counts = Counter(released_frame.itertuples(index=False, name=None))
+    assert counts == {(20, 1): 10, (40, 2): 3, (60, 2): 3}
+
+
 def test_small_weights_are_not_rounded(database: Database) -> None:
     """A row of weight 0 would not count."""
     load(database)
@@ -273,7 +287,7 @@ def test_the_recount_refuses_other_weights(
 
     monkeypatch.setattr(SqlTarget, "count_values", count_another)
     options: dict[str, Any] = {"quasi_identifiers": QI, "design_weight": "w"}
-    refuse(database, RecountFailed, "their sum is not that of the originals", **options)
+    refuse(database, RecountFailed, "their sum is not the one that was computed", **options)
 
 
 def test_verify_recounts_weights(database: Database) -> None:
@@ -283,7 +297,7 @@ def test_verify_recounts_weights(database: Database) -> None:
     [(weight,)] = database.rows(f"SELECT max(w) FROM {table}")
     # Lower the weight of a class, whose rows stay alike.
     database.execute(f"UPDATE {table} SET w = w - 1 WHERE w > {float(weight) - 1e-6!r}")
-    with pytest.raises(RecountFailed, match="their sum is not that of the originals"):
+    with pytest.raises(RecountFailed, match="their sum is not the one that was computed"):
         dbanon.verify(database.url, "release.people")
 
 
@@ -441,7 +455,7 @@ def test_advice_says_what_would_be_reidentified_by_the_weight(database: Database
     options: dict[str, Any] = {"quasi_identifiers": QI, "k": [3, 4], "methods": ["mdav"]}
     for weights in ("2 + id % 2", "5 + 20 * (id % 3)", "id % 2", "1 - id % 3"):
         database.execute(f"UPDATE {people} SET wgt = {weights}")
-        measured = dbanon.advise(database.url, table="people", key=["id"], **options)
+        advice = dbanon.advise(database.url, table="people", key=["id"], **options)
         rows_read = database.rows(f"SELECT id, age, height, region, wgt FROM {people} ORDER BY id")
         frame = pd.DataFrame(rows_read, columns=["id", *QI, "region", "wgt"])
         frame["wgt"] = frame["wgt"].astype(float)
@@ -449,16 +463,19 @@ def test_advice_says_what_would_be_reidentified_by_the_weight(database: Database
         expected = dbanon.disclosure_risk(
             frame, quasi_identifiers=QI, weight="wgt" if is_weight else None
         ).total.expected_reidentifications
-        assert measured.risk is not None
-        assert measured.risk.expected == pytest.approx(expected)
-        assert measured.risk.design_weight == ("wgt" if is_weight else None)
-        of_frame = dbanon.advise(frame.drop(columns="id"), **options)
-        assert of_frame.risk == measured.risk
+        assert advice.risk is not None
+        assert advice.risk.expected == pytest.approx(expected)
+        assert advice.risk.design_weight == ("wgt" if is_weight else None)
+        assert advice.design_weight == advice.start.get("design_weight")
+        assert advice.design_weight == advice.risk.design_weight
+        frame_advice = dbanon.advise(frame.drop(columns="id"), **options)
+        assert frame_advice.risk == advice.risk
+        assert frame_advice.design_weight == advice.design_weight
         # Trial releases are those without weights.
-        without = dbanon.advise(frame.drop(columns=["id", "wgt"]), **options)
-        assert losses_of(of_frame) == losses_of(without)
-        document = measured.to_dict()["risk"]
-        assert document["text"] == dict(measured.recommended())["risk of the table"]
+        unweighted_advice = dbanon.advise(frame.drop(columns=["id", "wgt"]), **options)
+        assert losses_of(frame_advice) == losses_of(unweighted_advice)
+        document = advice.to_dict()["risk"]
+        assert document["text"] == dict(advice.recommended())["risk of the table"]
         assert "not for publication" in document["text"]
 
 
@@ -491,22 +508,35 @@ def test_an_exported_file_is_counted_again(database: Database, tmp_path: Path, f
     half = pa.array([type(weight)(weight / 2) for weight in table["w"].to_pylist()])
     changed = table.set_column(table.schema.get_field_index("w"), table.schema.field("w"), half)
     parquet.write_table(changed, path)
-    with pytest.raises(RecountFailed, match="their sum is not that of the originals"):
+    with pytest.raises(RecountFailed, match="their sum is not the one that was computed"):
         dbanon.verify_file(path)
 
 
-def test_a_weight_that_may_be_missing_is_not_proposed(database: Database) -> None:
+# Values of a number column that are no weights, and that only these databases can store.
+OWN_VALUES = {
+    "duckdb": ["'NaN'", "'Infinity'"],
+    "sqlite": ["9e999", "'qz'"],
+    "postgresql": ["'NaN'", "'Infinity'"],
+    "mariadb": [],
+}
+
+
+def test_a_column_with_other_values_than_weights_is_not_proposed(database: Database) -> None:
     load(database)
     people = database.relation("people")
-    database.execute(
-        f"ALTER TABLE {people} RENAME COLUMN w TO sampling_weight",
-        f"UPDATE {people} SET sampling_weight = NULL WHERE id < 10",
-    )
+    database.execute(f"ALTER TABLE {people} RENAME COLUMN w TO sampling_weight")
     options: dict[str, Any] = {"quasi_identifiers": QI, "k": [3, 4], "methods": ["mdav"]}
-    advice = dbanon.advise(database.url, table="people", key=["id"], **options)
-    assert advice.design_weight is None
-    assert "design_weight" not in advice.start
-    assert advice.rules["sampling_weight"]["role"] == "drop"
+    for value in ("NULL", "0", "-1", *OWN_VALUES[database.name]):
+        database.execute(f"UPDATE {people} SET sampling_weight = {value} WHERE id < 10")
+        advice = dbanon.advise(database.url, table="people", key=["id"], **options)
+        assert advice.design_weight is None, value
+        assert "design_weight" not in advice.start
+        assert advice.rules["sampling_weight"]["role"] == "drop"
+        assert advice.risk is not None
+        assert advice.risk.design_weight is None
+        proposed = call("init", database.url, "--table", "people")
+        assert proposed.exit_code == 0, proposed.output
+        assert "role: weight" not in proposed.stdout
 
 
 def test_the_risk_of_a_job_takes_the_weight_of_its_columns(

@@ -59,6 +59,7 @@ from dbanon.recoding import ReleasedColumn
 from dbanon.release.attribute_disclosure import DisclosiveColumn, PersonSpellings
 from dbanon.release.linkage import LinkingColumn
 from dbanon.release.recode import Release
+from dbanon.run.date_shift import warn_of_unshifted_copies
 from dbanon.run.disclosure import find_disclosive_columns
 from dbanon.run.linkage import find_linking_columns
 from dbanon.run.plan import Plan, plan
@@ -160,6 +161,7 @@ def begin_release(
         definition.require_source(chain, job, source, planned.relation)
         if target_session is not None:
             planned = _plan_other_database(job, planned, source, SqlTarget(target_session), chain)
+        warn_of_unshifted_copies(job, planned.history)
         only_measures = chain.rules.mode == MEASURE
         refuse_models_with_several_rows(chain, job)
         chain_tables = [
@@ -387,9 +389,12 @@ def _plan_other_database(
         )
     # The job was planned without a target, so its expectations of the source's counts have not been
     # checked yet.
-    return replace(planned, output=target.plan(job, planned.release_id)).with_source_counts(
-        source, target
+    planned = replace(
+        planned,
+        output=target.plan(job, planned.release_id),
+        history=target.find_earlier_releases(source, planned.relation, planned.source_state),
     )
+    return planned.with_source_counts(source, target)
 
 
 def _require_releasable(planned: Plan, chain_table: ChainTable, target: SqlTarget) -> None:

@@ -24,6 +24,7 @@ from dbanon.ledger import entries
 from dbanon.ledger.releases import plan_output
 from dbanon.ledger.source_history import SourceHistory, earlier_releases
 from dbanon.release.report import Report
+from dbanon.run.date_shift import warn_of_unshifted_copies
 from dbanon.run.history import (
     caution_about_history,
     describe_unmeasured_histories,
@@ -178,6 +179,7 @@ class PostgresqlTarget:
         caution = caution_about_history(job, report.source, history)
         if caution is not None:
             warn_of_history(caution)
+        warn_of_unshifted_copies(job, history)
         # Says that histories of persons over these releases are not counted. Empty if k counts
         # rows, or there are no earlier releases.
         history_entry = describe_unmeasured_histories(job, history)

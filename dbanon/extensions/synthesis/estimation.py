@@ -103,13 +103,13 @@ def reconcile_tables(tables: Sequence[NoisyTable], n: int) -> list[NoisyTable]:
     for table in tables[len(one_way) :]:
         a, b = table.columns
         n_a, n_b = table.counts.shape
-        moved = (
+        counts = (
             table.counts
             + (column_counts[a] - table.counts.sum(axis=1))[:, None] / n_b
             + (column_counts[b] - table.counts.sum(axis=0)) / n_a
             - (n - table.counts.sum()) / (n_a * n_b)
         )
-        reconciled.append(NoisyTable(table.columns, moved, table.variance))
+        reconciled.append(NoisyTable(table.columns, counts, table.variance))
     return reconciled
 
 

@@ -65,8 +65,6 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Pair = tuple[int, int]
 
-# Noise on the rows of a cell of numbers, relative to a count of all levels of a histogram.
-_HISTOGRAM_FACTOR = 1.0
 # Rows relative to noise from which on the levels of a histogram count different ranges.
 _ROWS_TO_DIVIDE = 100
 # Noise on a margin of ``dp_marginals``, relative to its counts: two-way counts remove some.
@@ -79,8 +77,6 @@ _LOST_IN_MODEL, _LOST_IN_TREE = 0.75, 0.63
 _OCCUPIED_RANGE = 0.73
 # The loss within groups of consecutive ranks, relative to their share of the rows.
 _GROUP_FACTOR = 0.31
-# Noise on a cell of numbers, relative to the counts between quantiles.
-_QUANTILES_FACTOR = 1.0
 # Values tried for remedies.
 _EPSILON_STEPS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0)
 _VALUES_STEPS = (20, 10, 8, 6, 5, 4, 3, 2)
@@ -107,10 +103,18 @@ class CellTables:
     ----------
     n : number of units.
     columns : the columns of the sample.
+    trees : the listed values of each column, None for numbers; built if not passed, which takes a
+        while if lists are long.
     """
 
-    def __init__(self, n: int, columns: Sequence[CellColumn]) -> None:
+    def __init__(
+        self,
+        n: int,
+        columns: Sequence[CellColumn],
+        trees: Sequence[Hierarchy | None] | None = None,
+    ) -> None:
         self.n, self.columns = n, tuple(columns)
+        self.trees = tuple(map(_build_flat_tree, columns) if trees is None else trees)
         self._tabulated: dict[Pair, PairTable] = {}
 
     @cached_property
@@ -130,7 +134,9 @@ class CellTables:
 
     def select(self, indices: Sequence[int]) -> CellTables:
         """The tables of some of the columns, in ascending order of their indices."""
-        selected = CellTables(self.n, [self.columns[j] for j in indices])
+        selected = CellTables(
+            self.n, [self.columns[j] for j in indices], [self.trees[j] for j in indices]
+        )
         for a, first in enumerate(indices):
             for b in range(a + 1, len(indices)):
                 selected._tabulated[a, b] = self.pairs[first, indices[b]]
@@ -256,7 +262,7 @@ def _forecast_marginals(tables: CellTables, cost: Cost) -> tuple[float, float]:
         n,
         cost.epsilon if is_pure else cost.rho,
         PURE if is_pure else CONCENTRATED,
-        [_build_flat_tree(column) for column in columns],
+        tables.trees,
         [0 if column.is_listed else column.n_values for column in columns],
     )
     accounting = shares.accounting
@@ -270,15 +276,19 @@ def _forecast_marginals(tables: CellTables, cost: Cost) -> tuple[float, float]:
                 n, accounting, magnitude, shares.histogram_shares[j].depth
             )
         errors.append(_noise_error(_MARGIN_FACTOR * magnitude, n, column.shares))
-        max_bins = min(2 * shares.max_bins, 32) if column.is_listed else shares.max_bins
-        n_bins.append(min(max_bins, _count_values(column)))
+        n_bins.append(min(shares.limit_bins(j), _count_values(column)))
     magnitude = 0.0
     if shares.rounds:
         _, count_scale = marginals.scale_round(accounting, shares.round_amount)
         magnitude = accounting.mean_magnitude(count_scale)
-    counted = _choose_pairs(tables, shares.rounds, n_bins, magnitude)
+    counted_pairs = _choose_pairs(tables, shares.rounds, n_bins, magnitude)
     return _mean(errors), _combine_errors(
-        tables, errors, n_bins, counted, magnitude, _LOST_IN_MODEL if counted else 1.0
+        tables,
+        errors,
+        n_bins,
+        counted_pairs,
+        magnitude,
+        _LOST_IN_MODEL if counted_pairs else 1.0,
     )
 
 
@@ -290,12 +300,12 @@ def _estimate_histogram_noise(
     Parameters
     ----------
     magnitude : mean noise on a count of one level that has all of the column's amount.
-    depth : number of levels, which share the amount.
+    depth : number of levels. Factors were fitted with levels that share the amount evenly.
     """
     level_magnitude = magnitude * accounting.count_scale(1 / depth) / accounting.count_scale(1.0)
     # With few rows, all levels count the same ranges, so that their noise averages out.
     equal_levels = math.exp(-n / level_magnitude / _ROWS_TO_DIVIDE)
-    return _HISTOGRAM_FACTOR * level_magnitude * math.pow(depth, -equal_levels / 2)
+    return level_magnitude * math.pow(depth, -equal_levels / 2)
 
 
 def _choose_pairs(
@@ -307,15 +317,15 @@ def _choose_pairs(
         a, b = pair
         return 2 * tables.n * tables.pairs[pair].dependence - magnitude * n_bins[a] * n_bins[b] / 2
 
-    chosen: list[Pair] = []
+    chosen_pairs: list[Pair] = []
     columns = [(j,) for j in range(len(n_bins))]
     for pair in sorted(tables.pairs, key=score, reverse=True):
-        if len(chosen) == rounds:
+        if len(chosen_pairs) == rounds:
             break
-        cliques = find_maximal_cliques([*columns, *chosen, pair], n_bins)
+        cliques = find_maximal_cliques([*columns, *chosen_pairs, pair], n_bins)
         if sum(count_cells(clique, n_bins) for clique in cliques) <= marginals.MAX_CELLS:
-            chosen.append(pair)
-    return set(chosen)
+            chosen_pairs.append(pair)
+    return set(chosen_pairs)
 
 
 def _forecast_ranks(tables: CellTables, epsilon: float, margins: str) -> tuple[float, float]:
@@ -326,7 +336,7 @@ def _forecast_ranks(tables: CellTables, epsilon: float, margins: str) -> tuple[f
         n,
         len(columns),
         epsilon,
-        [_build_flat_tree(column) for column in columns],
+        tables.trees,
         margins,
         [0 if column.is_listed else column.n_values for column in columns],
     )
@@ -341,9 +351,14 @@ def _forecast_ranks(tables: CellTables, epsilon: float, margins: str) -> tuple[f
             error += _GROUP_FACTOR * shares.values_per_sum / n
             errors.append(1 - math.exp(-error))
     n_bins = [min(shares.n_bins, _count_values(column)) for column in columns]
-    counted = _find_strongest_tree(tables) if shares.has_dependence else set()
+    counted_pairs = _find_strongest_tree(tables) if shares.has_dependence else set()
     return _mean(errors), _combine_errors(
-        tables, errors, n_bins, counted, shares.count_scale, _LOST_IN_TREE if counted else 1.0
+        tables,
+        errors,
+        n_bins,
+        counted_pairs,
+        shares.count_scale,
+        _LOST_IN_TREE if counted_pairs else 1.0,
     )
 
 
@@ -354,7 +369,7 @@ def _estimate_rank_noise(shares: EpsilonShares) -> float:
     rank_noise = shares.n * math.sqrt(2) * mean_noise / _OCCUPIED_RANGE
     if shares.edge_shares is None:
         return rank_noise
-    return min(rank_noise, _QUANTILES_FACTOR * shares.edge_shares.count_scale)
+    return min(rank_noise, shares.edge_shares.count_scale)
 
 
 def _find_strongest_tree(tables: CellTables) -> set[Pair]:
@@ -373,7 +388,7 @@ def _combine_errors(
     tables: CellTables,
     errors: Sequence[float],
     n_bins: Sequence[int],
-    counted: set[Pair],
+    counted_pairs: set[Pair],
     magnitude: float,
     lost_part: float,
 ) -> float:
@@ -383,7 +398,7 @@ def _combine_errors(
     ----------
     errors : the error of each column.
     n_bins : number of bins of each column in counted tables.
-    counted : the pairs that are counted.
+    counted_pairs : the pairs that are counted.
     magnitude : the mean noise on a count of such a table.
     lost_part : the part of the dependence that other pairs lose.
     """
@@ -391,7 +406,7 @@ def _combine_errors(
         return errors[0]
     results = []
     for (a, b), table in tables.pairs.items():
-        if (a, b) in counted:
+        if (a, b) in counted_pairs:
             columns = (tables.columns[a], tables.columns[b])
             squares = _square_counted_error(
                 tables.n, table.shares, columns, (n_bins[a], n_bins[b]), magnitude

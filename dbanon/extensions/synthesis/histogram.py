@@ -276,12 +276,14 @@ def shrink_to_even(
         return np.repeat(np.add.reduceat(values, first_parts), n_parts)
 
     even = repeat_sums(estimates) * widths / repeat_sums(widths)
-    apart = repeat_sums(np.square(estimates - even))
+    square_distances = repeat_sums(np.square(estimates - even))
     # The sum of the parts is given, which is one degree of freedom less.
     noise = repeat_sums(variances) * (1 - 3 / np.repeat(n_parts, n_parts)).clip(0.0)
-    signal_share = 1 - np.divide(noise, apart, out=np.ones_like(apart), where=apart > noise)
+    noise_share = np.divide(
+        noise, square_distances, out=np.ones_like(noise), where=square_distances > noise
+    )
     return np.where(
-        np.repeat(n_parts, n_parts) > 3, even + signal_share * (estimates - even), estimates
+        np.repeat(n_parts, n_parts) > 3, even + (1 - noise_share) * (estimates - even), estimates
     )
 
 

@@ -152,6 +152,10 @@ class AmountShares:
         """Return whether the margin of column ``j`` is counts of all its values."""
         return self.trees[j] is not None or self.n_values[j] > 0
 
+    def limit_bins(self, j: int) -> int:
+        """Return the maximum number of bins of column ``j``; it may have fewer values."""
+        return self.max_bins if self.trees[j] is None else min(2 * self.max_bins, _MAX_BINS)
+
     def price(self, noise: Noise) -> float:
         """The maximum price of all draws."""
         return self.price_margins(noise) + self.rounds * self.price_round(noise, self.round_amount)
@@ -372,12 +376,10 @@ def _measure_margin(
     if tree is None:
         return GridMargin(
             CategoricalMargin(
-                shares, group_adjacent_values(shares, min(amount_shares.max_bins, n_values))
+                shares, group_adjacent_values(shares, min(amount_shares.limit_bins(j), n_values))
             )
         )
-    return CategoricalMargin(
-        shares, assign_bins(tree, shares, min(2 * amount_shares.max_bins, _MAX_BINS))
-    )
+    return CategoricalMargin(shares, assign_bins(tree, shares, amount_shares.limit_bins(j)))
 
 
 def _measure_histogram_margin(
@@ -397,7 +399,7 @@ def _measure_histogram_margin(
     if has_equidistant_values:
         # A range begins and ends in the middle between two values, which numbers are rounded to.
         edges = (edges - 0.5) * GRID / (n_positions - 1)
-    bins = group_adjacent_values(shares, min(amount_shares.max_bins, len(shares)))
+    bins = group_adjacent_values(shares, min(amount_shares.limit_bins(j), len(shares)))
     bin_variance = histogram.estimate_bin_variance(bins)
     edges, shares = divide_smoothly(edges, shares, _PARTS_PER_RANGE)
     return HistogramMargin(n, edges, shares, np.repeat(bins, _PARTS_PER_RANGE), bin_variance)

@@ -141,7 +141,10 @@ def estimate_correlation(
     for values in (first, second):
         if not len(values) or values.min() == values.max():
             return Estimate(None)
-        centered = values - weights @ values / weights.sum()
+        # Squares of scaled values neither overflow nor vanish.
+        scaled = values / np.abs(values).max()
+        centered = scaled - weights @ scaled / weights.sum()
+        centered /= np.abs(centered).max()
         standardized.append(centered / np.sqrt(weights @ np.square(centered) / weights.sum()))
     a, b = standardized
     correlation = float(weights @ (a * b) / weights.sum())

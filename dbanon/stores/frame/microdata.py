@@ -16,7 +16,7 @@ from dbanon.data.array_types import AnyArray
 from dbanon.data.chunks import Chunk, encode_texts, microdata_of_records
 from dbanon.data.conversion import to_unit
 from dbanon.data.microdata import Microdata, is_wide
-from dbanon.data.schema import Attribute, Kind, apply_kinds, apply_orders
+from dbanon.data.schema import Attribute, Kind, apply_kinds, apply_orders, normalize_spelling
 from dbanon.errors import (
     ColumnNotFound,
     InvalidParameter,
@@ -197,6 +197,7 @@ def with_strata_and_persons(
     microdata: Microdata,
     by: Sequence[str],
     person_columns: Sequence[str] = (),
+    normalization: str = "",
 ) -> Microdata:
     """Add strata and persons to the records; raises the errors of ``require_columns``.
 
@@ -205,6 +206,7 @@ def with_strata_and_persons(
     by : the stratum columns.
     person_columns : the column that identifies the person; empty if each row is a person. It must
         not contain NULL, which a run refuses: all rows with NULL would count as one person.
+    normalization : how texts that identify persons are compared, as in ``encode_persons``.
     """
     require_columns(frame, [*by, *person_columns])
     if by:
@@ -212,8 +214,27 @@ def with_strata_and_persons(
         strata = frame.groupby(list(by), dropna=False, observed=True).ngroup()
         microdata = replace(microdata, strata=np.asarray(strata, np.int32))
     for name in person_columns:
-        microdata = replace(microdata, entities=pd.factorize(frame[name])[0].astype(np.int32))
+        entities = encode_persons(frame[name], normalization).astype(np.int32)
+        microdata = replace(microdata, entities=entities)
     return microdata
+
+
+def encode_persons(series: pd.Series[Any], normalization: str) -> NDArray[np.int64]:
+    """Encode person identifiers as codes, int64 (n,); -1 for NULL.
+
+    Parameters
+    ----------
+    normalization : how texts are normalized before they are compared, as in ``as_identifier``;
+        empty to compare them as they are.
+    """
+    if normalization:
+        series = series.map(
+            lambda value: (
+                normalize_spelling(value, normalization) if isinstance(value, str) else value
+            ),
+            na_action="ignore",
+        )
+    return pd.factorize(series)[0].astype(np.int64)
 
 
 def require_columns(frame: pd.DataFrame, names: Sequence[str]) -> None:

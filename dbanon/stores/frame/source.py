@@ -43,6 +43,7 @@ from dbanon.stores.frame.display import display_codes
 from dbanon.stores.frame.microdata import (
     attribute_of,
     dates_to_numbers,
+    encode_persons,
     microdata_from_frame,
     releasable_rows,
     require_columns,
@@ -224,7 +225,7 @@ class FrameSource:
         series = self._rows(relation)[person.name]
         counts = {}
         for normalization in ("", person.normalize, CASEFOLD):
-            codes = _encode_persons(series, replace(person, normalize=normalization))
+            codes = encode_persons(series, normalization)
             counts[normalization] = int(codes.max(initial=-1)) + 1
         return counts
 
@@ -270,7 +271,9 @@ class FrameSource:
             microdata,
             keys=keys,
             # The function is not called, and the result is None, if k counts rows.
-            entities=roles.entities(lambda column: _encode_persons(rows[column.name], column)),
+            entities=roles.entities(
+                lambda column: encode_persons(rows[column.name], column.normalize)
+            ),
             sensitive={
                 attribute.name: encode_column(
                     rows[attribute.name], as_texts=attribute.name in roles.hierarchy_columns
@@ -327,7 +330,7 @@ class FrameSource:
         """Yield the code of each person, and the keyed hash of the person's identifier."""
         series = self._rows(relation)[person.name]
         require_texts(series.to_frame(), [person.name])
-        codes = _encode_persons(series, person)
+        codes = encode_persons(series, person.normalize)
         for code, value in dict(zip(codes.tolist(), series, strict=True)).items():
             text = str(value)
             yield code, key.offset_tag(normalize_spelling(text, person.normalize))
@@ -532,22 +535,6 @@ def _exact_totals(
     # has the records class by class, and ``starts`` the index at which each class begins there.
     python_integers = np.array([int(value) for value in integers[partition.members]], object)
     return np.asarray(np.add.reduceat(python_integers, partition.starts), object)
-
-
-def _encode_persons(series: pd.Series[Any], person: Attribute) -> NDArray[np.int64]:
-    """Encode person identifiers as codes, int64 (n,); -1 for NULL.
-
-    Texts are compared after the normalization that ``person.normalize`` names.
-    """
-    if person.normalize:
-        normalization = person.normalize
-        series = series.map(
-            lambda value: (
-                normalize_spelling(value, normalization) if isinstance(value, str) else value
-            ),
-            na_action="ignore",
-        )
-    return pd.factorize(series)[0].astype(np.int64)
 
 
 def _encode_values(series: pd.Series[Any]) -> NDArray[np.int64]:

@@ -41,7 +41,7 @@ from dbanon.sessions.names import RelationName
 from dbanon.stores.copied_rows import code_value
 from dbanon.stores.frame.conversion import mark_row_order
 from dbanon.stores.frame.display import group_by_display
-from dbanon.stores.frame.microdata import dates_to_numbers, to_python_objects
+from dbanon.stores.frame.microdata import attribute_of, dates_to_numbers, to_python_objects
 from dbanon.stores.frame.source import FRAME_KIND, FRAME_NAME, FrameSource, encode_column
 from dbanon.stores.ports import LastCounts, PreparedRelease, Progress, Source, StagedRelease
 
@@ -453,8 +453,9 @@ def _pseudonym_column(values: pd.Series[Any], draft: PreparedRelease) -> pd.Seri
 
 def _coded_column(values: pd.Series[Any], coding: CopyCoding) -> pd.Series[Any]:
     """Code numbers as labels, in pandas' text type; numbers that are kept become texts."""
+    attribute = attribute_of(str(values.name), values)
     python_values = values.astype(object).where(values.notna(), None)
-    texts = [code_value(value, coding) for value in python_values]
+    texts = [code_value(value, attribute, coding) for value in python_values]
     series: pd.Series[Any] = pd.Series(texts, dtype=pd.Series(["text"]).dtype)
     return series
 

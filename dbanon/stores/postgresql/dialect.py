@@ -193,7 +193,7 @@ class PostgresqlDialect(Dialect):
     def coded_number(self, attribute: Attribute) -> str:
         # Compared directly, a real becomes the double that is nearest to its binary value, not to
         # its text: 1.3 would be below 1.3.
-        if attribute.kind is Kind.FLOAT and attribute.bits == 32:
+        if attribute.has_single_precision:
             return f"{as_text(attribute)}::double precision"
         return super().coded_number(attribute)
 

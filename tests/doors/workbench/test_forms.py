@@ -124,13 +124,13 @@ def keys_of(page: str) -> dict[str, str]:
 def test_one_column_is_the_design_weight(client: Client) -> None:
     names = list(client.routes.bench.roles)
     fields = client.form(client.page("columns"), "columns")
-    two = {f"role-{names.index(name)}": "weight" for name in ("id", "pay")}
-    answer = client.post("columns", fields | two)
+    two_weights = {f"role-{names.index(name)}": "weight" for name in ("id", "pay")}
+    answer = client.post("columns", fields | two_weights)
     assert answer.status == 422
     assert "cannot be a second design weight" in answer.body
     answer = client.post("columns", fields | {f"role-{names.index('area')}": "weight"})
     assert "must have one of the listed roles" in answer.body
-    assert client.post("columns", fields | dict([two.popitem()])).status == 303
+    assert client.post("columns", fields | dict([two_weights.popitem()])).status == 303
     assert client.routes.bench.design_weight == "pay"
 
 
@@ -140,17 +140,17 @@ def test_the_saved_columns_of_the_risk_are_shown_by_name(client: Client) -> None
     page = client.page("job")
     form = client.form(page, "job") | {"risk": "yes"}
     names = list(client.routes.bench.roles)
-    theirs = form | {"risk-household": str(names.index("note")), "page": "another"}
-    client.done("job", theirs)
-    mine = form | keys_of(page) | {"risk-household": str(names.index("illness"))}
+    saved_fields = form | {"risk-household": str(names.index("note")), "page": "another"}
+    client.done("job", saved_fields)
+    own_fields = form | keys_of(page) | {"risk-household": str(names.index("illness"))}
     for household in ("99", str(names.index("area"))):
         # Only columns that are no quasi-identifiers are offered.
-        assert client.post("job", mine | {"risk-household": household}).status == 422
-    unticked = {name: text for name, text in mine.items() if name != "risk"}
-    assert "but it would not be measured" in client.post("job", unticked).body
-    one_column = dict.fromkeys(("risk-weight", "risk-household"), str(names.index("pay")))
-    assert "are different columns" in client.post("job", mine | one_column).body
-    answer = client.post("job", mine)
+        assert client.post("job", own_fields | {"risk-household": household}).status == 422
+    unticked_fields = {name: text for name, text in own_fields.items() if name != "risk"}
+    assert "but it would not be measured" in client.post("job", unticked_fields).body
+    same_column = dict.fromkeys(("risk-weight", "risk-household"), str(names.index("pay")))
+    assert "are different columns" in client.post("job", own_fields | same_column).body
+    answer = client.post("job", own_fields)
     assert answer.status == 409
     assert re.findall(r'class="differs">Saved: <bdi>([^<]*)', answer.body) == ["note"]
 

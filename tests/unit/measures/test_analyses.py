@@ -107,6 +107,9 @@ def test_correlations_by_hand():
     # Independent columns: the error is that of the mean of their product.
     assert estimate_correlation(first, second, ones) == Estimate(0.0, pytest.approx(3**-0.5))
     assert estimate_correlation(first, second, numbers(2, 1, 1, 2)).value == pytest.approx(1 / 3)
+    for scale in (1e-200, 1e200):
+        tiny_or_large = scale * numbers(1, 2, 3, 4)
+        assert estimate_correlation(tiny_or_large, second, ones).value == pytest.approx(0.2**0.5)
     for constant in (ones, numbers()):
         assert estimate_correlation(constant, constant, constant) == Estimate(None)
 
