@@ -49,6 +49,7 @@ NAMES = (
     "second_round",
     "spark",
     "spill",
+    "spill_memory",
     "synthesis_forecast",
     "synthesis_numbers",
     "synthesis_seven",
@@ -73,6 +74,7 @@ ON_REQUEST = (
     "second_round",
     "spark",
     "spill",
+    "spill_memory",
     "synthesis_forecast",
     "synthesis_seven",
     "thorough",
@@ -93,7 +95,7 @@ WITH_ANOTHER = (
     "synthesis_numbers",
     "synthesis_seven",
 )
-WITH_BIG = ("spark",)
+WITH_BIG = ("spark", "spill_memory")
 RESULTS = Path(__file__).resolve().parent / "results"
 DOCS = RESULTS.parents[1] / "docs"
 IN_DOCS = {

@@ -304,40 +304,45 @@ class _DiskRecords:
     def __init__(self, widths: _Widths, disk: Disk) -> None:
         self._disk, self._n_attributes = disk, widths.valid
         self._keys = [np.empty((0, widths.keys), np.int64)]
-        dtypes = (np.float64, np.int32, np.bool_)
-        self._rows = [
-            DiskArray(disk, width, dtype) for width, dtype in zip(widths[1:], dtypes, strict=True)
-        ]
-        self._has_nulls = False
+        self._n = 0
+        self._numbers = DiskArray(disk, widths.numbers, np.float64)
+        self._codes = DiskArray(disk, widths.codes, np.int32)
+        # The validity of all values; None until a value is NULL.
+        self._valid: DiskArray | None = None
         self.wide = frozenset[str]()
-        # False means "not known": the caller then checks the complete arrays.
-        self.is_ascending = self.is_finite = False
+        self.is_finite = True
+        # False means "not known": the caller then checks the complete keys.
+        self.is_ascending = False
 
     def add(self, chunk: Chunk) -> None:
         """Append a chunk."""
+        self.is_finite = self.is_finite and bool(np.isfinite(chunk.numbers).all())
         self._keys.append(chunk.keys)
-        arrays: tuple[AnyArray, ...] = (
-            chunk.numbers,
-            _codes_or_empty(chunk),
-            _validity_or_all_true(chunk, self._n_attributes),
-        )
-        for rows, array in zip(self._rows, arrays, strict=True):
-            rows.add(array)
-        self._has_nulls |= chunk.valid is not None
+        self._numbers.add(chunk.numbers)
+        self._codes.add(_codes_or_empty(chunk))
+        if chunk.valid is not None and self._valid is None:
+            self._valid = DiskArray(self._disk, self._n_attributes, np.bool_)
+            # No value of the earlier chunks is NULL.
+            for piece in split_records(self._n):
+                self._valid.add(np.ones((piece.stop - piece.start, self._n_attributes), bool))
+        if self._valid is not None:
+            self._valid.add(_validity_or_all_true(chunk, self._n_attributes))
+        self._n += len(chunk.keys)
         self.wide |= chunk.wide
 
     def arrays_by_record(self) -> _RecordArrays:
         """Return all records in the order of their keys; see ``_MemoryRecords``."""
         keys = np.concatenate(self._keys)
         self._keys.clear()
-        numbers, codes, valid = (rows.to_array() for rows in self._rows)
+        numbers, codes = self._numbers.to_array(), self._codes.to_array()
+        valid = None if self._valid is None else self._valid.to_array()
         order = _record_order(keys)
         if order is not None:
             keys = keys[order]
-            numbers, codes, valid = (
-                reorder_on_disk(self._disk, rows, order) for rows in (numbers, codes, valid)
-            )
-        return keys, numbers, codes, valid if self._has_nulls else None
+            numbers = reorder_on_disk(self._disk, numbers, order)
+            codes = reorder_on_disk(self._disk, codes, order)
+            valid = None if valid is None else reorder_on_disk(self._disk, valid, order)
+        return keys, numbers, codes, valid
 
 
 def _codes_or_empty(chunk: Chunk) -> NDArray[np.int32]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.pieces import release_pages
 from dbanon.data.schema import Attribute, Kind
 from dbanon.data.weights import require_positive_weights
 from dbanon.errors import (
@@ -170,6 +171,13 @@ class Microdata:
         unit_keys = np.column_stack([array for array in arrays if array is not None])
         _, units = np.unique(unit_keys, axis=0, return_inverse=True)
         return units.reshape(-1).astype(np.int64)
+
+    def release_pages(self) -> None:
+        """Release the memory that holds what was read of values on disk (``data.pieces``)."""
+        for name in _ARRAY_FIELDS:
+            array = getattr(self, name)
+            if array is not None:
+                release_pages(array)
 
     def numeric_valid(self) -> NDArray[np.bool_] | None:
         """Which values of ``numbers`` are not NULL, bool (n, p); None if no value is NULL."""

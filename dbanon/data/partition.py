@@ -174,6 +174,10 @@ class Partition(NotebookCard):
         """int64 (n_classes,), where each class begins in ``members``."""
         return self._members_by_class[1]
 
+    def free_members(self) -> None:
+        """Free the memory of ``members`` and ``starts``, which are computed again when needed."""
+        self.__dict__.pop("_members_by_class", None)
+
     @property
     def grouping_levels(self) -> Levels | None:
         """This partition if generalization levels define its classes; otherwise None."""

@@ -19,7 +19,7 @@ from dbanon.data.array_types import AnyArray
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import EXACT_INTEGER, Microdata
 from dbanon.data.partition import Partition
-from dbanon.data.pieces import choose_column_map, split_records
+from dbanon.data.pieces import choose_column_map, read_column, split_records
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.recoding.columns import (
@@ -140,7 +140,7 @@ def _release_column(
     position : the index of the attribute in ``microdata.numeric``.
     """
     attribute = microdata.numeric[position]
-    values = microdata.numbers[:, position]
+    values = read_column(microdata.numbers, position)
     valid = microdata.valid_column(attribute.name)
     if attribute.kind is Kind.ORDINAL:
         ranks = compute_class_medians(values, partition)

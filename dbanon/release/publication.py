@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import ceil, floor, log10
+from math import ceil, floor, log10, sqrt
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
-from dbanon.data.pieces import split_records
+from dbanon.data.pieces import read_column, split_records
 from dbanon.data.scales import Scale
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import Loss
@@ -101,21 +101,24 @@ def limit_deviations(
 
     Parameters
     ----------
-    differences : float64 (n,), the originals minus their released values.
+    differences : float64 (n,), the originals minus their released values; overwritten by the
+        result.
     spread : the standard deviation of the released values, in the same unit.
     labels : int (n,), the class of each record, 0 or more.
     largest : number of rows of the largest class.
     """
     if not len(differences):
         return LimitedDeviations(np.zeros(0), 0.0, 0.0)
+    deviations = differences
     for factor in _LIMIT_FACTORS:
         limit = factor * spread
         min_squares = largest * limit**2
-        deviations = np.clip(differences, -limit, limit)
+        # Each limit is below the one before, so values that were clipped already do no harm.
+        np.clip(deviations, -limit, limit, out=deviations)
         class_squares = _sum_squares_by_class(deviations, labels)
-        deviations[labels == class_squares.argmax()] = 0.0
         if float(class_squares.sum() - class_squares.max()) >= min_squares:
             break
+    deviations[labels == class_squares.argmax()] = 0.0
     return LimitedDeviations(deviations, min_squares, limit)
 
 
@@ -363,7 +366,7 @@ def _sums_of_numbers(
     power = -column_statistics.scales[name].exponent
     valid = microdata.valid_column(name)
     return compute_public_sums(
-        microdata.numbers[:, index],
+        read_column(microdata.numbers, index),
         column.as_float(),
         power,
         partition,
@@ -412,8 +415,9 @@ def compute_public_sums(
     labels = partition.labels
     if valid is not None:
         original, labels = original[valid], labels[valid]
-    # Arrays of all records are freed early: they decide how much memory a spilled run needs.
-    released_rows = np.ldexp(released, power)[labels]
+    # Work in few arrays of all records: they decide how much memory a spilled run needs.
+    scaled = np.ldexp(released, power)
+    released_rows = scaled[labels]
     column_labels, largest = classes_in_column(released_rows, labels, has_classes_per_column)
     count = len(released_rows)
     if not count:
@@ -428,26 +432,23 @@ def compute_public_sums(
             largest=largest,
             exact=False,
         )
-    mean, spread = float(released_rows.mean()), float(released_rows.std())
+    mean = float(released_rows.mean())
     low, high = float(released_rows.min()), float(released_rows.max())
-    squares = 0.0
-    if high > low:
-        from_mean = released_rows - mean
-        squares = float(np.square(from_mean, out=from_mean).sum())
-        del from_mean
-    differences = np.ldexp(original, power)
-    differences -= released_rows
-    del released_rows
-    limited = limit_deviations(differences, spread, column_labels, largest)
-    del differences
+    released_rows -= mean
+    squares = float(np.square(released_rows, out=released_rows).sum())
+    differences = released_rows
+    for piece in split_records(count):
+        differences[piece] = np.ldexp(original[piece], power) - scaled[labels[piece]]
+    limited = limit_deviations(differences, sqrt(squares / count), column_labels, largest)
+    losses = limited.deviations
     if squared:
-        loss, least = float(np.square(limited.deviations).sum()), limited.min_squares
+        loss, least = float(np.square(losses, out=losses).sum()), limited.min_squares
     else:
-        loss, least = float(np.abs(limited.deviations).sum()), largest * limited.limit
+        loss, least = float(np.abs(losses, out=losses).sum()), largest * limited.limit
     return PublicSums(
         count=count,
         mean=mean,
-        squares=squares,
+        squares=squares if high > low else 0.0,
         low=low,
         high=high,
         total_loss=loss,

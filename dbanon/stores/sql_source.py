@@ -338,6 +338,8 @@ class SqlSource:
                 passthrough=roles.passthrough,
             )
         )
+        if self.disk is not None:
+            self.session.free_cache()
         # Privacy models without a hierarchy may use the order of a sensitive column's values.
         recoded_columns = {
             name: recode_in_value_order(

@@ -11,12 +11,14 @@ import duckdb
 import pytest
 
 import dbanon
-from dbanon.data.memory import database_share, limit_threads
+from dbanon.data.memory import MIN_DATABASE_BYTES, database_share, limit_threads
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import MemoryLimit
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.partitioning.record_memory import RecordMemory
+from dbanon.release.report import Report
+from dbanon.run.run import IndependentRun
 from dbanon.sessions.session import Session
 from dbanon.stores.duckdb.store import DuckdbStore
 from tests.stores.databases import Database
@@ -30,6 +32,7 @@ CASES: dict[str, dict[str, Any]] = {
     "pass": {"refine": "pass"},
     "nulls": {"quasi_identifiers": ["x", "y", "hole"], "nulls": "category"},
     "generalized": {"quasi_identifiers": ["age", "size", "born", "site"], "method": "gaa_cp"},
+    "strata": {"by": ["site"]},
 }
 OPTIONS: dict[str, Any] = {
     "table": "people",
@@ -43,9 +46,10 @@ OPTIONS: dict[str, Any] = {
 
 
 @pytest.fixture(autouse=True)
-def _two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The blocks in progress are two on every machine; samples are as large as for many records."""
+def _small_constants(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The blocks in progress are two on every machine; cuts take as little as of large tables."""
     monkeypatch.setattr("dbanon.partitioning.cuts._MIN_SAMPLED", 0)
+    monkeypatch.setattr("dbanon.partitioning.mixed_cuts._DISTANCES_PER_BATCH", 1 << 14)
     limit_threads(2)
     yield
     limit_threads(None)
@@ -135,7 +139,8 @@ def test_withheld_rows_take_no_memory(people: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_no_run_takes_more_than_its_plan_says(tmp_path: Path, name: str) -> None:
     """Beside DuckDB, whose memory is limited, and values that are only mapped."""
-    options = OPTIONS | CASES[name] | {"spill": str(tmp_path / "spill")}
+    # In large blocks, so that the sample for their borders hardly grows with the table.
+    options = OPTIONS | CASES[name] | {"spill": str(tmp_path / "spill"), "block_size": 20_000}
     peaks, needs = [], []
     for n in (40_000, 120_000):
         url = create_people(tmp_path / f"{n}.duckdb", n)
@@ -146,6 +151,44 @@ def test_no_run_takes_more_than_its_plan_says(tmp_path: Path, name: str) -> None
         tracemalloc.stop()
     # What each further record takes; the rest is the same for all tables.
     assert peaks[1] - peaks[0] <= needs[1] - needs[0], (peaks, needs)
+
+
+def test_nothing_that_was_read_is_in_memory_when_databases_write(
+    people: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "spill"
+    resident = []
+    publish = IndependentRun.publish
+
+    def record(self: IndependentRun[Any]) -> Report:
+        # The files of values have no names, but their mappings show where they were.
+        mappings = Path("/proc/self/smaps").read_text().split(str(folder))[1:]
+        resident.extend(int(mapping.split("Rss:")[1].split()[0]) for mapping in mappings)
+        assert "_members_by_class" not in vars(self.draft.release.partition)
+        return publish(self)
+
+    monkeypatch.setattr(IndependentRun, "publish", record)
+    dbanon.anonymize(people, **OPTIONS, spill=str(folder))
+    assert resident == [0]
+
+
+def test_what_duckdb_has_read_is_freed(tmp_path: Path) -> None:
+    url = create_people(tmp_path / "people.duckdb", 1_000_000)
+    store = DuckdbStore(url.removeprefix("duckdb:///"))
+    store.spill(tmp_path, 2**29)
+    with store.session(write=False) as session:
+
+        def cached_bytes() -> int:
+            rows = session.rows("SELECT sum(memory_usage_bytes) FROM duckdb_memory()")
+            return int(rows[0][0])
+
+        limits = "SELECT current_setting('memory_limit'), current_setting('threads')"
+        limits_before = session.rows(limits)
+        session.rows("SELECT sum(x), sum(y), sum(z), sum(u), sum(v), sum(hole) FROM people")
+        assert cached_bytes() > MIN_DATABASE_BYTES
+        session.free_cache()
+        assert cached_bytes() <= MIN_DATABASE_BYTES
+        assert session.rows(limits) == limits_before
 
 
 def test_ten_million_rows_fit_into_a_gibibyte() -> None:
