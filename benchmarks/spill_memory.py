@@ -4,7 +4,7 @@ A DuckDB file of doubles, released into the same file with MDAV, k = 5, blocks o
 kept column, under the least ``memory_limit`` that the plan allows, in a process of its own. The
 resident set is the largest one (VmHWM), with all that Python and its libraries take. Anonymous
 memory is the largest of ten samples a second (smaps_rollup): without files that are mapped, such
-as libraries and what was read of spilled values. ``--big`` adds fifty million rows.
+as libraries and spilled values. ``--big`` adds fifty million rows.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ class Microdata:
         return units.reshape(-1).astype(np.int64)
 
     def release_pages(self) -> None:
-        """Release the memory that holds what was read of values on disk (``data.pieces``)."""
+        """Release the memory of arrays on disk, which can be read again (``data.pieces``)."""
         for name in _ARRAY_FIELDS:
             array = getattr(self, name)
             if array is not None:

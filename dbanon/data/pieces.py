@@ -81,9 +81,9 @@ def read_column(table: NDArray[_Number], index: int) -> NDArray[_Number]:
 
 
 def release_pages(array: NDArray[np.generic]) -> None:
-    """Release the memory that holds what was read of an array on disk; it can be read again.
+    """Release the memory of an array on disk, which can be read again.
 
-    The system could release it at any time, but counts it as memory of this process.
+    The system may release it at any time, but counts it as memory of this process.
     """
     memory_map = _find_memory_map(array)
     if memory_map is not None:

@@ -133,7 +133,7 @@ def run(
         offsets = draw_offsets(planned, source, microdata)
         draft = planned.prepare_release(microdata, release, job_fingerprint, offsets)
         if job.spill is not None:
-            # Databases may need their share of the memory now, so free what recoding has read.
+            # Databases may need their share of the memory now.
             microdata.release_pages()
             release.partition.free_members()
     release_run = IndependentRun(

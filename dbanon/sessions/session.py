@@ -359,7 +359,7 @@ class Session(ABC):
         return replace(microdata, n_withheld=self.count_withheld(source))
 
     def free_cache(self) -> None:  # noqa: B027
-        """Free the memory in which the database keeps what it has read, if this process has it."""
+        """Free the rows that the database caches in this process; does nothing for a server."""
 
     def count_withheld(self, source: Relation) -> int:
         """Count the rows that are not read because a required column is NULL."""

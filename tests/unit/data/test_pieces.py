@@ -108,7 +108,7 @@ def test_labels_that_are_owned_are_checked_as_others_are() -> None:
 
 def test_a_column_on_disk_is_read_without_keeping_the_table_in_memory(tmp_path, small) -> None:
     path = tmp_path / "table"
-    table = np.arange(30_000.0).reshape(-1, 3)
+    table = np.arange(9000.0).reshape(-1, 3)
     table.tofile(path)
     mapped = np.asarray(np.memmap(path, np.float64, "r", shape=table.shape))
     assert np.shares_memory(read_column(table, 1), table)
