@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import compress
 
@@ -340,6 +340,29 @@ def find_records(record_keys: NDArray[np.int64], keys: NDArray[np.int64]) -> NDA
     return positions
 
 
+def number_values(values: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Number the distinct values of an array, (n,), in ascending order; int64 (n,).
+
+    ``np.unique`` returns the same numbers, but needs several times the memory.
+    """
+    return np.searchsorted(np.unique(values), values)
+
+
+def number_combinations(columns: Sequence[NDArray[np.integer]]) -> NDArray[np.int64]:
+    """Number the distinct rows of columns, (n,) each, in lexicographic order; int64 (n,).
+
+    Parameters
+    ----------
+    columns : one or more columns of int32 or of numbers below 2**31.
+    """
+    numbers = number_values(columns[0])
+    for column in columns[1:]:
+        ranks = number_values(column)
+        # A product of two numbers of values, so below 2**62.
+        numbers = number_values(numbers * (int(ranks.max(initial=0)) + 1) + ranks)
+    return numbers
+
+
 def is_wide(values: NDArray[np.float64], attribute: Attribute) -> bool:
     """True if float64 may be unable to represent all of these values exactly.
 
@@ -456,7 +479,6 @@ class ColumnRoles:
         for attribute in self.weights:
             result = replace(result, weights=take_weights(microdata, attribute.name))
         if self.by:
-            codes = np.column_stack([columns[attribute.name].codes for attribute in self.by])
-            _, strata = np.unique(codes, axis=0, return_inverse=True)
-            result = replace(result, strata=strata.reshape(-1).astype(np.int32))
+            strata = number_combinations([columns[a.name].codes for a in self.by])
+            result = replace(result, strata=strata.astype(np.int32))
         return replace(result, sensitive={a.name: columns[a.name] for a in self.sensitive})

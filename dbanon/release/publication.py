@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon import kernels
 from dbanon.data.frozen import dataclass
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
@@ -118,7 +119,9 @@ def limit_deviations(
         class_squares = _sum_squares_by_class(deviations, labels)
         if float(class_squares.sum() - class_squares.max()) >= min_squares:
             break
-    deviations[labels == class_squares.argmax()] = 0.0
+    worst = class_squares.argmax()
+    for piece in split_records(len(labels)):
+        deviations[piece][labels[piece] == worst] = 0.0
     return LimitedDeviations(deviations, min_squares, limit)
 
 
@@ -389,7 +392,8 @@ def classes_in_column(
     """
     if has_classes_per_column:
         labels = np.unique(released, return_inverse=True)[1].reshape(-1)
-    return labels, int(np.bincount(labels).max(initial=0))
+    sizes = kernels.class_sizes(np.ascontiguousarray(labels, np.int32))
+    return labels, int(sizes.max(initial=0))
 
 
 def compute_public_sums(
