@@ -15,7 +15,6 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import MemoryLimit
 from dbanon.job.job import Job
 from dbanon.job.nulls import RELEASED_NULLS
-from dbanon.job.policy import Policy
 from dbanon.partitioning.cuts import sample_size
 from dbanon.recoding import find_recoding
 
@@ -38,6 +37,11 @@ _LIMIT_STEP = 2**20
 _BYTES_PER_SPILLED_RECORD = 28
 # Additional bytes if classes are refined in blocks: the members before and after.
 _BYTES_PER_REFINED_RECORD = 8
+# Additional bytes of a job with strata: the stratum, and a position in it.
+_BYTES_PER_STRATIFIED_RECORD = 8
+# Additional bytes if labels are released: the node that each record is released as, and for each
+# column a code.
+_BYTES_PER_LABELLED_RECORD, _BYTES_PER_CODE = 8, 4
 # Additional bytes per column if NULLs are released: the values of each column without its NULLs.
 _BYTES_PER_NULLABLE_VALUE = 8
 # Bytes per class: its size, where its members begin, and its number.
@@ -67,14 +71,18 @@ def bytes_per_record(n_columns: int, n_coded: int = 0, distinct_share: float = 1
     )
 
 
-def _bytes_per_spilled_record(policy: Policy, columns: Sequence[Attribute], key_width: int) -> int:
+def _bytes_per_spilled_record(job: Job, columns: Sequence[Attribute], key_width: int) -> int:
     """Approximate bytes in memory per record if its values are spilled to disk."""
+    policy = job.policy
     record_bytes = 8 * key_width + _BYTES_PER_SPILLED_RECORD
     if policy.refine is not None:
         record_bytes += _BYTES_PER_REFINED_RECORD
     if policy.nulls in RELEASED_NULLS:
         record_bytes += _BYTES_PER_NULLABLE_VALUE * len(columns)
+    if job.by:
+        record_bytes += _BYTES_PER_STRATIFIED_RECORD
     if find_recoding(str(policy.recoding)).measure == "iloss":
+        record_bytes += _BYTES_PER_LABELLED_RECORD + _BYTES_PER_CODE * len(columns)
         value_bytes = _BYTES_PER_LABEL * len(columns)
     else:
         value_bytes = sum(
@@ -142,7 +150,7 @@ class RecordMemory:
         spilled = None
         if spills:
             spilled = SpilledBytes(
-                _bytes_per_spilled_record(job.policy, columns, key_width),
+                _bytes_per_spilled_record(job, columns, key_width),
                 bytes_per_record(len(columns), n_coded),
                 job.policy.records_at_once,
             )

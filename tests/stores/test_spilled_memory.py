@@ -33,6 +33,11 @@ CASES: dict[str, dict[str, Any]] = {
     "nulls": {"quasi_identifiers": ["x", "y", "hole"], "nulls": "category"},
     "generalized": {"quasi_identifiers": ["age", "size", "born", "site"], "method": "gaa_cp"},
     "strata": {"by": ["site"]},
+    # Of large classes, what they are released with takes next to nothing.
+    "large classes": {"k": 100},
+    "large classes, medians": {"k": 100, "recoding": "median"},
+    "large classes, strata": {"k": 100, "by": ["site"]},
+    "large classes, labels": {"k": 100, "quasi_identifiers": ["age", "site"], "method": "gaa_cp"},
 }
 OPTIONS: dict[str, Any] = {
     "table": "people",
@@ -42,14 +47,18 @@ OPTIONS: dict[str, Any] = {
     "output": "released",
     "if_exists": "replace",
     "block_size": 4000,
+    "chunk_rows": 4000,
 }
 
 
 @pytest.fixture(autouse=True)
 def _small_constants(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The blocks in progress are two on every machine; cuts take as little as of large tables."""
+    """Two blocks are in progress on every machine; all else takes as little as of large tables."""
     monkeypatch.setattr("dbanon.partitioning.cuts._MIN_SAMPLED", 0)
     monkeypatch.setattr("dbanon.partitioning.mixed_cuts._DISTANCES_PER_BATCH", 1 << 14)
+    for module in ("data.pieces", "data.partition", "release.attribute_disclosure"):
+        monkeypatch.setattr(f"dbanon.{module}.PIECE_RECORDS", 4000)
+    monkeypatch.setattr("dbanon.data.pieces._REORDERED_ROWS", 4000)
     limit_threads(2)
     yield
     limit_threads(None)

@@ -231,7 +231,7 @@ def test_classes_are_cut_by_means_and_first_keys(monkeypatch) -> None:
     keys = np.sort(rng.choice(10**9, n, replace=False)).astype(np.int64)
     labels = np.unique(rng.integers(0, n // 7, n), return_inverse=True)[1]
     # Means of classes that are made in pieces.
-    monkeypatch.setattr("dbanon.partitioning.blocks.PIECE_RECORDS", 50)
+    monkeypatch.setattr("dbanon.data.partition.PIECE_RECORDS", 50)
     blocks_found = Blocks(size, 60).cut_classes(space_of(points), Partition(labels), keys, 1)
     assert [block.tolist() for block in blocks_found] == reference.blocks_of_classes(
         points, labels, keys, size, 60, 1
