@@ -254,7 +254,8 @@ class TellingColumnRefused(DbanonError):
     """A column that is released unchanged reveals too much, and strict was requested.
 
     It is nearly unique, or it determines a quasi-identifier: ``KeptColumnTells`` as an error.
-    Pseudonyms are refused, too, since they show which rows share a value.
+    Pseudonyms are refused, too, since they show which rows share a value, and so is what tells by
+    how many days dates are shifted.
     """
 
     code = "telling_column"

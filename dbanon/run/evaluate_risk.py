@@ -111,24 +111,24 @@ def compare_relations(
     Raises
     ------
     InvalidParameter : persons have several rows.
-    ColumnNotFound, InsufficientRights : a column cannot be read.
+    ColumnNotFound : the source lacks the weight or the persons' column, as it has changed.
+    InsufficientRights : a column cannot be read.
     DbanonError : as ``compare_tables``.
     """
     source_names = [attribute.name for attribute in source.schema.attributes]
     released_names = [attribute.name for attribute in released.schema.attributes]
     source_columns = _list_released(source_names, class_columns)
-    weight = design_weight if design_weight in source_names else None
-    if entity in source_names:
-        person = as_identifier(source.attribute(str(entity)), entity_normalize)
+    if entity is not None:
+        person = as_identifier(source.attribute(entity), entity_normalize)
         _require_rows_of_persons(session, source, person)
-    names = risk.columns(tuple(source_columns), weight)
+    names = risk.columns(tuple(source_columns), design_weight)
     parts = [part for parts in _list_released(names, released_names).values() for part in parts]
     return compare_tables(
         risk,
         _read_table(session, source, names),
         _read_table(session, released, tuple(dict.fromkeys(parts))),
         tuple(source_columns),
-        weight,
+        design_weight,
     )
 
 

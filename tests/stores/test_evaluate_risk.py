@@ -205,6 +205,22 @@ def test_the_original_is_needed_and_unchanged(duckdb: Database) -> None:
     assert evaluate(duckdb, risk={}, changed_source=True).risk is not None
 
 
+@pytest.mark.parametrize("role", [{"design_weight": "w"}, {"design_weight": None, "entity": "id"}])
+def test_another_original_needs_the_columns_of_the_job(
+    duckdb: Database, role: dict[str, str | None]
+) -> None:
+    """Without them, other figures than those of the release would be compared."""
+    load_survey(duckdb)
+    release(duckdb, **role)
+    columns = ", ".join(f'"{name}"' for name in NAMES)
+    survey = duckdb.relation("survey")
+    duckdb.execute(f"CREATE VIEW {duckdb.relation('seen')} AS SELECT {columns} FROM {survey}")
+    with pytest.raises(ColumnNotFound, match="seen has no column"):
+        dbanon.evaluate_release(
+            duckdb.url, "release.people", original="seen", risk={}, changed_source=True
+        )
+
+
 def test_the_command_says_whose_figures_they_are(duckdb: Database) -> None:
     load_survey(duckdb)
     release(duckdb)
