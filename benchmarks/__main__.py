@@ -49,6 +49,7 @@ NAMES = (
     "second_round",
     "spark",
     "spill",
+    "spill_memory",
     "startup",
     "synthesis_forecast",
     "synthesis_numbers",
@@ -75,6 +76,7 @@ ON_REQUEST = (
     "second_round",
     "spark",
     "spill",
+    "spill_memory",
     "synthesis_forecast",
     "synthesis_seven",
     "thorough",
@@ -98,7 +100,7 @@ WITH_ANOTHER = (
     "synthesis_seven",
     "untuned",
 )
-WITH_BIG = ("spark",)
+WITH_BIG = ("spark", "spill_memory")
 RESULTS = Path(__file__).resolve().parent / "results"
 DOCS = RESULTS.parents[1] / "docs"
 IN_DOCS = {

@@ -33,12 +33,12 @@ from benchmarks import adult
 from benchmarks.beside import Version
 from benchmarks.markdown import NotMeasuredError, table
 from benchmarks.mixed_speed import READ_TABLE, draw, resolve_hierarchies
-from dbanon.data.chunks import bytes_per_record
 from dbanon.data.partition import Partition
 from dbanon.job.policy import Policy
 from dbanon.methods import METHODS
 from dbanon.methods.forecast import REFERENCE_ATTRIBUTES, REFERENCE_RECORDS, PowerLaw, Shape
 from dbanon.partitioning.forecast import forecast
+from dbanon.partitioning.record_memory import bytes_per_record
 
 K, LIMIT, GROWTH = 5, 240.0, 1.4
 SIZES = (10_000, 100_000, 1_000_000)

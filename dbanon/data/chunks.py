@@ -16,18 +16,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata, is_wide
 from dbanon.data.pieces import Disk, DiskArray, reorder_on_disk, split_records
 from dbanon.data.schema import Attribute, Kind, move_ordinals_to_numbers
-from dbanon.errors import DuplicateKeys, MemoryLimit, NonFiniteValue
-
-# Number of copies of a numeric column while a method runs: the values, the standardized points, the
-# copy in the compiled core, and its search index.
-_COPIES_OF_NUMBERS = 4
-# The same for a coded column, which also needs positions in hierarchies and in search indexes.
-_COPIES_OF_CODES = 8
-# If there are coded columns, equal rows are processed as one. Then only this many copies have an
-# entry for each row; the others have one for each distinct row.
-_COPIES_PER_ROW = 2
-# Bytes per record besides the copies of columns: the key and the class.
-_BYTES_PER_RECORD = 64
+from dbanon.errors import DuplicateKeys, NonFiniteValue
 
 
 @dataclass(frozen=True)
@@ -54,75 +43,13 @@ class Chunk:
     wide: frozenset[str] = frozenset()
 
 
-def bytes_per_record(n_columns: int, n_coded: int = 0, distinct_share: float = 1.0) -> int:
-    """Approximate bytes per record while a method runs.
-
-    Parameters
-    ----------
-    n_columns : number of columns to read.
-    n_coded : number of columns that are not numeric.
-    distinct_share : number of distinct records as a share of all records; only used if there are
-        coded columns.
-    """
-    # ``n_held`` numbers are held for each distinct record. Of these, ``n_held_per_record`` are held
-    # for every record, even if records are equal.
-    n_held = _COPIES_OF_NUMBERS * (n_columns - n_coded) + _COPIES_OF_CODES * n_coded
-    n_held_per_record = _COPIES_PER_ROW * n_columns if n_coded else n_held
-    return _BYTES_PER_RECORD + round(
-        8 * (n_held_per_record + distinct_share * (n_held - n_held_per_record))
-    )
-
-
-def bytes_per_spilled_record(n_columns: int) -> int:
-    """Approximate bytes in memory per record if its values are spilled to disk."""
-    # _BYTES_PER_RECORD covers the key, the class, the position within the class, and the one column
-    # that is in memory at a time. The other summand is for the released values.
-    return _BYTES_PER_RECORD + 8 * n_columns
-
-
-def require_memory(
-    n_records: int,
-    n_columns: int,
-    limit: int | None,
-    read_phrase: str,
-    on_disk: bool = False,
-    n_coded: int = 0,
-) -> int:
-    """Estimate the memory that a method needs, in bytes, and check that it is within a limit.
-
-    Parameters
-    ----------
-    n_records : number of records to hold.
-    n_columns : number of columns to read.
-    limit : the limit in bytes; None for no limit.
-    read_phrase : the predicate for the records in the message, such as ``would be read``.
-    on_disk : True if values are spilled to disk.
-    n_coded : number of columns that are not numeric.
-
-    Raises
-    ------
-    MemoryLimit : the memory needed is above the limit.
-    """
-    record_bytes = (
-        bytes_per_spilled_record(n_columns) if on_disk else bytes_per_record(n_columns, n_coded)
-    )
-    if limit is not None and n_records * record_bytes > limit:
-        raise MemoryLimit.exceeded(
-            "The job needs",
-            limit,
-            detail=f"{n_records} records {read_phrase}, at about {record_bytes} bytes each.",
-            hint="Raise the limit (`memory_limit`), or use fewer quasi-identifiers.",
-        )
-    return n_records * record_bytes
-
-
 def microdata_from_chunks(
     attributes: Sequence[Attribute],
     chunks: Iterable[Chunk],
     *,
     categories: Sequence[Sequence[str]] = (),
     key_width: int = 1,
-    memory_limit: int | None = None,
+    require_memory: Callable[[int], None] | None = None,
     disk: Disk | None = None,
 ) -> Microdata:
     """Assemble the chunks of a relation into microdata, whose records are in the order of keys.
@@ -134,7 +61,8 @@ def microdata_from_chunks(
         or on their order.
     categories : the dictionary of each coded attribute: its values, sorted by code point.
     key_width : the number of columns of the row key, m.
-    memory_limit : bytes that the job may use; None for no limit.
+    require_memory : called with the number of records read so far; raises MemoryLimit if they need
+        more memory than allowed. None for no limit.
     disk : where to spill values; None to keep them in memory.
 
     Raises
@@ -155,14 +83,8 @@ def microdata_from_chunks(
     n_read = 0
     for chunk in chunks:
         n_read += len(chunk.keys)
-        require_memory(
-            n_read,
-            len(attributes),
-            memory_limit,
-            "were read so far",
-            on_disk=disk is not None,
-            n_coded=len(categories),
-        )
+        if require_memory is not None:
+            require_memory(n_read)
         records.add(chunk)
     keys, numbers, codes, valid = records.arrays_by_record()
     # Strictly ascending keys are distinct; only others need a comparison of neighbors.
@@ -382,40 +304,45 @@ class _DiskRecords:
     def __init__(self, widths: _Widths, disk: Disk) -> None:
         self._disk, self._n_attributes = disk, widths.valid
         self._keys = [np.empty((0, widths.keys), np.int64)]
-        dtypes = (np.float64, np.int32, np.bool_)
-        self._rows = [
-            DiskArray(disk, width, dtype) for width, dtype in zip(widths[1:], dtypes, strict=True)
-        ]
-        self._has_nulls = False
+        self._n = 0
+        self._numbers = DiskArray(disk, widths.numbers, np.float64)
+        self._codes = DiskArray(disk, widths.codes, np.int32)
+        # The validity of all values; None until a value is NULL.
+        self._valid: DiskArray | None = None
         self.wide = frozenset[str]()
-        # False means "not known": the caller then checks the complete arrays.
-        self.is_ascending = self.is_finite = False
+        self.is_finite = True
+        # False means "not known": the caller then checks the complete keys.
+        self.is_ascending = False
 
     def add(self, chunk: Chunk) -> None:
         """Append a chunk."""
+        self.is_finite = self.is_finite and bool(np.isfinite(chunk.numbers).all())
         self._keys.append(chunk.keys)
-        arrays: tuple[AnyArray, ...] = (
-            chunk.numbers,
-            _codes_or_empty(chunk),
-            _validity_or_all_true(chunk, self._n_attributes),
-        )
-        for rows, array in zip(self._rows, arrays, strict=True):
-            rows.add(array)
-        self._has_nulls |= chunk.valid is not None
+        self._numbers.add(chunk.numbers)
+        self._codes.add(_codes_or_empty(chunk))
+        if chunk.valid is not None and self._valid is None:
+            self._valid = DiskArray(self._disk, self._n_attributes, np.bool_)
+            # No value of the earlier chunks is NULL.
+            for piece in split_records(self._n):
+                self._valid.add(np.ones((piece.stop - piece.start, self._n_attributes), bool))
+        if self._valid is not None:
+            self._valid.add(_validity_or_all_true(chunk, self._n_attributes))
+        self._n += len(chunk.keys)
         self.wide |= chunk.wide
 
     def arrays_by_record(self) -> _RecordArrays:
         """Return all records in the order of their keys; see ``_MemoryRecords``."""
         keys = np.concatenate(self._keys)
         self._keys.clear()
-        numbers, codes, valid = (rows.to_array() for rows in self._rows)
+        numbers, codes = self._numbers.to_array(), self._codes.to_array()
+        valid = None if self._valid is None else self._valid.to_array()
         order = _record_order(keys)
         if order is not None:
             keys = keys[order]
-            numbers, codes, valid = (
-                reorder_on_disk(self._disk, rows, order) for rows in (numbers, codes, valid)
-            )
-        return keys, numbers, codes, valid if self._has_nulls else None
+            numbers = reorder_on_disk(self._disk, numbers, order)
+            codes = reorder_on_disk(self._disk, codes, order)
+            valid = None if valid is None else reorder_on_disk(self._disk, valid, order)
+        return keys, numbers, codes, valid
 
 
 def _codes_or_empty(chunk: Chunk) -> NDArray[np.int32]:

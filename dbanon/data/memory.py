@@ -31,6 +31,14 @@ def available_bytes(root: Path = Path("/")) -> int:
     return min([physical, *_cgroup_limits(root)])
 
 
+def database_share(limit_bytes: int | None, n_databases: int = 1) -> int | None:
+    """The part of a job's memory limit for each database that is opened for it, in bytes.
+
+    All databases together get half of the limit. No limit stays None.
+    """
+    return None if limit_bytes is None else limit_bytes // 2 // max(n_databases, 1)
+
+
 def worker_threads() -> int:
     """The number of worker threads: one per core, unless ``limit_threads`` was called."""
     return _thread_limit or os.cpu_count() or 1

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import compress
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.pieces import release_pages
 from dbanon.data.schema import Attribute, Kind
 from dbanon.data.weights import require_positive_weights
 from dbanon.errors import (
@@ -170,6 +171,13 @@ class Microdata:
         unit_keys = np.column_stack([array for array in arrays if array is not None])
         _, units = np.unique(unit_keys, axis=0, return_inverse=True)
         return units.reshape(-1).astype(np.int64)
+
+    def release_pages(self) -> None:
+        """Release the memory of arrays on disk, which can be read again (``data.pieces``)."""
+        for name in _ARRAY_FIELDS:
+            array = getattr(self, name)
+            if array is not None:
+                release_pages(array)
 
     def numeric_valid(self) -> NDArray[np.bool_] | None:
         """Which values of ``numbers`` are not NULL, bool (n, p); None if no value is NULL."""
@@ -332,6 +340,29 @@ def find_records(record_keys: NDArray[np.int64], keys: NDArray[np.int64]) -> NDA
     return positions
 
 
+def number_values(values: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Number the distinct values of an array, (n,), in ascending order; int64 (n,).
+
+    ``np.unique`` returns the same numbers, but needs several times the memory.
+    """
+    return np.searchsorted(np.unique(values), values)
+
+
+def number_combinations(columns: Sequence[NDArray[np.integer]]) -> NDArray[np.int64]:
+    """Number the distinct rows of columns, (n,) each, in lexicographic order; int64 (n,).
+
+    Parameters
+    ----------
+    columns : one or more columns of int32 or of numbers below 2**31.
+    """
+    numbers = number_values(columns[0])
+    for column in columns[1:]:
+        ranks = number_values(column)
+        # A product of two numbers of values, so below 2**62.
+        numbers = number_values(numbers * (int(ranks.max(initial=0)) + 1) + ranks)
+    return numbers
+
+
 def is_wide(values: NDArray[np.float64], attribute: Attribute) -> bool:
     """True if float64 may be unable to represent all of these values exactly.
 
@@ -448,7 +479,6 @@ class ColumnRoles:
         for attribute in self.weights:
             result = replace(result, weights=take_weights(microdata, attribute.name))
         if self.by:
-            codes = np.column_stack([columns[attribute.name].codes for attribute in self.by])
-            _, strata = np.unique(codes, axis=0, return_inverse=True)
-            result = replace(result, strata=strata.reshape(-1).astype(np.int32))
+            strata = number_combinations([columns[a.name].codes for a in self.by])
+            result = replace(result, strata=strata.astype(np.int32))
         return replace(result, sensitive={a.name: columns[a.name] for a in self.sensitive})

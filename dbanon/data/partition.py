@@ -17,7 +17,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.notebook import NotebookCard
 from dbanon.data.number_levels import NumberLevels
-from dbanon.data.pieces import ParallelMap
+from dbanon.data.pieces import PIECE_RECORDS, ParallelMap
 from dbanon.errors import RecountFailed
 
 
@@ -173,6 +173,28 @@ class Partition(NotebookCard):
     def starts(self) -> NDArray[np.int64]:
         """int64 (n_classes,), where each class begins in ``members``."""
         return self._members_by_class[1]
+
+    def split_classes(self) -> list[slice]:
+        """Split the classes, in order, into ranges whose members are a piece of records.
+
+        A range has at most ``PIECE_RECORDS`` records, or it is a single class.
+        """
+        ends = np.append(self.starts[1:], len(self.members))
+        ranges, start = list[slice](), 0
+        while start < self.n_classes:
+            most = int(np.searchsorted(ends, self.starts[start] + PIECE_RECORDS, "right"))
+            ranges.append(slice(start, max(most, start + 1)))
+            start = ranges[-1].stop
+        return ranges
+
+    def members_of(self, classes: slice) -> NDArray[np.int64]:
+        """Return the records of a range of classes, int64 (m,), ordered as in ``members``."""
+        last = classes.stop - 1
+        return self.members[self.starts[classes.start] : self.starts[last] + self.sizes[last]]
+
+    def free_members(self) -> None:
+        """Free the memory of ``members`` and ``starts``, which are computed again when needed."""
+        self.__dict__.pop("_members_by_class", None)
 
     @property
     def grouping_levels(self) -> Levels | None:

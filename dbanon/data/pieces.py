@@ -7,6 +7,7 @@ interpreter lock.
 
 from __future__ import annotations
 
+import mmap
 import signal
 from collections.abc import Callable, Iterable
 from typing import BinaryIO, Protocol, TypeVar
@@ -19,6 +20,7 @@ from dbanon.data.memory import worker_threads
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
+_Number = TypeVar("_Number", bound=np.generic)
 
 # Records per piece; small enough for intermediate results to stay in the processor's cache.
 PIECE_RECORDS = 200_000
@@ -59,11 +61,41 @@ def choose_column_map(table: NDArray[np.generic]) -> ParallelMap:
     If the table is on disk, columns are processed one at a time: together they do not fit into
     memory.
     """
-    # The table may be a view of a memory map.
-    base: object = table
-    while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
+    is_small_or_on_disk = len(table) < PIECE_RECORDS or _find_memory_map(table) is not None
+    return map if is_small_or_on_disk else on_all_cores
+
+
+def read_column(table: NDArray[_Number], index: int) -> NDArray[_Number]:
+    """Return a column of a table, (n,); of a table on disk a copy, else a view.
+
+    The rows of a table on disk are read piece by piece, so that few are in memory at a time.
+    """
+    column = table[:, index]
+    if _find_memory_map(table) is None:
+        return column
+    copy = np.empty(len(column), column.dtype)
+    for piece in split_records(len(column)):
+        copy[piece] = column[piece]
+        release_pages(table)
+    return copy
+
+
+def release_pages(array: NDArray[np.generic]) -> None:
+    """Release the memory of an array on disk, which can be read again.
+
+    The system may release it at any time, but counts it as memory of this process.
+    """
+    memory_map = _find_memory_map(array)
+    if memory_map is not None:
+        memory_map.madvise(mmap.MADV_DONTNEED)
+
+
+def _find_memory_map(array: NDArray[np.generic]) -> mmap.mmap | None:
+    """Return the memory map that an array is a view of; None if the array is not on disk."""
+    base: object = array
+    while isinstance(base, np.ndarray):
         base = base.base
-    return map if len(table) < PIECE_RECORDS or isinstance(base, np.memmap) else on_all_cores
+    return base if isinstance(base, mmap.mmap) else None
 
 
 def block_signals() -> None:
@@ -136,4 +168,5 @@ def reorder_on_disk(disk: Disk, rows: AnyArray, order: NDArray[np.int64]) -> Any
     reordered = DiskArray(disk, rows.shape[1], rows.dtype)
     for start in range(0, len(order), _REORDERED_ROWS):
         reordered.add(rows[order[start : start + _REORDERED_ROWS]])
+        release_pages(rows)
     return reordered.to_array()

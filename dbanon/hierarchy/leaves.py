@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata, is_wide
+from dbanon.data.pieces import split_records
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy, flat_hierarchy
@@ -73,11 +74,13 @@ def encode_leaves(microdata: Microdata, attribute: Attribute, tree: Hierarchy) -
         return np.append(leaves, np.int32(0))[microdata.codes[:, position]]
     numbers = microdata.numbers[:, microdata.numeric.index(attribute)]
     valid = microdata.valid_column(attribute.name)
-    codes = np.zeros(len(numbers), np.int32)
-    selected = slice(None) if valid is None else valid
-    values, inverse = np.unique(numbers[selected], return_inverse=True)
+    values = np.unique(numbers if valid is None else numbers[valid])
     leaves = tree.encode(format_as_leaves(tree, values, attribute), attribute.name)
-    codes[selected] = leaves[inverse.reshape(-1)]
+    codes = np.zeros(len(numbers), np.int32)
+    # Work piece by piece to save memory.
+    for piece in split_records(len(numbers)):
+        selected = slice(None) if valid is None else valid[piece]
+        codes[piece][selected] = leaves[np.searchsorted(values, numbers[piece][selected])]
     return codes
 
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.array_types import AnyArray
 from dbanon.data.files import open_regular_file
+from dbanon.data.pieces import split_records
 from dbanon.hierarchy.edges import (
     Edge,
     HierarchyProblem,
@@ -234,10 +235,12 @@ class Hierarchy:
         leaves : int (n,), leaf positions.
         nodes : int (n,), the released nodes: the leaves or nodes above them.
         """
-        depths = self.leaf_depths[leaves]
-        generalized_edges = depths - self.depths[nodes]
-        shares = np.zeros(len(depths))
-        np.divide(generalized_edges, depths, out=shares, where=depths > 0)
+        shares = np.zeros(len(leaves))
+        # Work piece by piece to save memory.
+        for piece in split_records(len(leaves)):
+            depths = self.leaf_depths[leaves[piece]]
+            generalized_edges = depths - self.depths[nodes[piece]]
+            np.divide(generalized_edges, depths, out=shares[piece], where=depths > 0)
         return shares
 
     @cached_property

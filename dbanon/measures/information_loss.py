@@ -247,5 +247,7 @@ def iloss(
             return 0.0
         return float((partition.sizes * (high - low) / domain.spread)[is_valid_class].sum())
     nodes = np.repeat(domain.common_nodes(low, high), partition.sizes)
-    is_valid_record = np.repeat(is_valid_class, partition.sizes)
-    return float(domain.loss(grouped, nodes)[is_valid_record].sum())
+    losses = domain.loss(grouped, nodes)
+    if valid is not None:
+        losses = losses[np.repeat(is_valid_class, partition.sizes)]
+    return float(losses.sum())

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dbanon.data.frozen import dataclass
 from dbanon.data.memory import worker_threads
 from dbanon.data.partition import Partition, combine_partitions
-from dbanon.data.pieces import PIECE_RECORDS, block_signals, on_all_cores, split_records
+from dbanon.data.pieces import block_signals, on_all_cores, split_records
 from dbanon.job.policy import Policy
 from dbanon.kernels import grouped
 from dbanon.methods.registry import BuildSpace, MethodSpace, Tick
@@ -55,20 +55,17 @@ class DeferredSpace:
     Parameters
     ----------
     build_space : builds the space of some records of the table, int64 (m,).
-    records : the records of the stratum, int64 (n,).
+    n_records : the number of records of the stratum, n.
+    records : the records of the stratum, int64 (n,); None if it is the whole table, in order.
     """
 
     build_space: BuildSpace
-    records: NDArray[np.int64]
-
-    @property
-    def n_records(self) -> int:
-        """The number of records, n."""
-        return len(self.records)
+    n_records: int
+    records: NDArray[np.int64] | None
 
     def take(self, records: NDArray[np.int64]) -> MethodSpace:
         """Build the space of some of the stratum's records, int64 (m,)."""
-        return self.build_space(self.records[records])
+        return self.build_space(records if self.records is None else self.records[records])
 
 
 @dataclass(frozen=True)
@@ -208,24 +205,15 @@ def make_violation_check(
 
 def compute_class_means(space: DivisibleSpace, partition: Partition) -> NDArray[np.float64]:
     """Return the mean of each class, float64 (n_classes, p)."""
-    members, sizes, starts = partition.members, partition.sizes, partition.starts
-    ends = np.append(starts[1:], len(members))
-    # Ranges of classes with at most ``PIECE_RECORDS`` records in total, or of a single class.
-    class_ranges: list[slice] = []
-    start = 0
-    while start < len(sizes):
-        stop = max(int(np.searchsorted(ends, starts[start] + PIECE_RECORDS, "right")), start + 1)
-        class_ranges.append(slice(start, stop))
-        start = stop
 
     def compute_means(classes: slice) -> NDArray[np.float64]:
-        first_member = starts[classes.start]
-        points = space.take(members[first_member : ends[classes.stop - 1]]).coordinates
-        sums = np.add.reduceat(points, starts[classes] - first_member, axis=0)
-        means: NDArray[np.float64] = sums / sizes[classes, None]
+        points = space.take(partition.members_of(classes)).coordinates
+        starts = partition.starts[classes] - partition.starts[classes.start]
+        sums = np.add.reduceat(points, starts, axis=0)
+        means: NDArray[np.float64] = sums / partition.sizes[classes, None]
         return means
 
-    return np.concatenate(on_all_cores(compute_means, class_ranges))
+    return np.concatenate(on_all_cores(compute_means, partition.split_classes()))
 
 
 def first_keys_of_classes(partition: Partition, keys: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -224,9 +224,16 @@ def _run_strata(
         records = strata[i]
         # If the stratum is cut into blocks, build its space block by block to save memory.
         is_cut = policy.block_size is not None and len(records) > policy.block_size
-        stratum_space = DeferredSpace(build_space, records) if is_cut else build_space(records)
-        if len(records) == n:
-            # The stratum is the whole table. Free the positions of its records.
+        is_whole_table = len(records) == n
+        stratum_space: MethodSpace | DeferredSpace
+        if is_cut:
+            stratum_space = DeferredSpace(
+                build_space, len(records), None if is_whole_table else records
+            )
+        else:
+            stratum_space = build_space(records)
+        if is_whole_table:
+            # Free the positions of its records.
             del records, strata[i]
             return _run_and_refine(method, stratum_space, record_keys, policy, tick, rng)
         stratum_tick = tick_of_part(tick, n_done / n, len(records) / n)
@@ -309,14 +316,15 @@ def _run_and_refine(
     refined = refine_classes(
         method.refine,
         space,
-        result,
+        # A partition of its own, so that what it caches is freed when its classes are refined.
+        Partition.without_copy(result.labels),
         keys,
         policy,
         lambda share: tick(_METHOD_PROGRESS + (1 - _METHOD_PROGRESS) * share),
     )
     refined.require(policy.k, max_refined_size(method.refine, policy.k))
     # The refinement has no counts of its own: report those of the method.
-    return Partition(refined.labels, result.method_counts)
+    return Partition.without_copy(refined.labels, result.method_counts)
 
 
 def _make_generator(method: Method, seed: int | list[int]) -> np.random.Generator | None:

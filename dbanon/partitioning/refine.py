@@ -354,8 +354,9 @@ def refine_classes(
         def step_tick(share: float, step: RefinementStep = step) -> None:
             tick((step.index + share) * step.share)
 
-        block_positions = blocks.cut_classes(space, partition, keys, step.direction)
-        partition = partition_blocks(block_positions, refine_in_block, step_tick)
+        partition = partition_blocks(
+            blocks.cut_classes(space, partition, keys, step.direction), refine_in_block, step_tick
+        )
     return partition
 
 

@@ -15,7 +15,12 @@ from numpy.typing import NDArray
 
 from dbanon.data.array_types import AnyArray
 from dbanon.data.measures import ColumnStatistics, ValueFrequencies
-from dbanon.data.microdata import CodedColumn, Microdata
+from dbanon.data.microdata import (
+    CodedColumn,
+    Microdata,
+    number_combinations,
+    number_values,
+)
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
 from dbanon.errors import MemoryLimit, NullInQuasiIdentifier, TooFewRecords, pluralize
@@ -69,15 +74,12 @@ def rare_records(microdata: Microdata, policy: Policy) -> NDArray[np.int64] | No
 
 def stratum_numbers(microdata: Microdata) -> NDArray[np.int64]:
     """Number the combinations of strata columns, layer and pattern of NULLs; int64 (n,)."""
-    n = microdata.n_records
-    strata = np.zeros(n, np.int64) if microdata.strata is None else microdata.strata
-    numbers: NDArray[np.int64] = np.asarray(strata, np.int64)
     patterns = None if microdata.valid is None else pattern_codes(microdata.valid)
-    for column in (microdata.layers, patterns):
-        if column is not None:
-            combinations = numbers * (int(column.max(initial=0)) + 1) + column
-            numbers = np.unique(combinations, return_inverse=True)[1].reshape(-1)
-    return numbers
+    columns = [microdata.strata, microdata.layers, patterns]
+    present_columns = [column for column in columns if column is not None]
+    if not present_columns:
+        return np.zeros(microdata.n_records, np.int64)
+    return number_combinations(present_columns)
 
 
 def pattern_codes(valid: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -94,8 +96,7 @@ def pattern_codes(valid: NDArray[np.bool_]) -> NDArray[np.int64]:
     pattern_bytes = np.zeros((len(valid), 8), np.uint8)
     pattern_bytes[:, : packed.shape[1]] = packed
     numbers = pattern_bytes.view(">u8").reshape(-1).astype(np.uint64)
-    codes: NDArray[np.int64] = np.unique(numbers, return_inverse=True)[1].reshape(-1)
-    return codes
+    return number_values(numbers)
 
 
 def null_error(null_counts: Mapping[str, int]) -> NullInQuasiIdentifier:
@@ -118,10 +119,11 @@ def null_error(null_counts: Mapping[str, int]) -> NullInQuasiIdentifier:
 
 def group_positions(values: AnyArray) -> list[NDArray[np.int64]]:
     """Group the positions of equal values, or equal rows of a matrix; each group is ascending."""
-    _, group_numbers = np.unique(values, axis=0, return_inverse=True)
-    group_numbers = group_numbers.reshape(-1)
-    order = np.argsort(group_numbers, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(group_numbers[order])) + 1)
+    if values.ndim > 1:
+        values = np.unique(values, axis=0, return_inverse=True)[1].reshape(-1)
+    order = np.argsort(values, kind="stable")
+    ascending = values[order]
+    return np.split(order, np.flatnonzero(ascending[1:] != ascending[:-1]) + 1)
 
 
 def count_for_k(microdata: Microdata, records: NDArray[np.int64]) -> int:

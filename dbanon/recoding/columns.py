@@ -131,6 +131,13 @@ class ReleasedColumn:
             label_losses=None if self.label_losses is None else self.label_losses[order],
         )
 
+    def take_values(self, order: NDArray[np.int64]) -> ReleasedColumn:
+        """Return the column as ``take`` does, without the losses and figures of its classes."""
+        values_alone = replace(
+            self, unrounded=None, interval_ranges=None, losses=None, label_losses=None
+        )
+        return values_alone.take(order)
+
     def replace_ranks_with_values(self) -> ReleasedColumn:
         """Return the column with ranks replaced by the values of the ordinal attribute.
 
@@ -232,9 +239,14 @@ def refuse_inexact_numbers(microdata: Microdata, recoding: str) -> None:
 
 def compute_class_medians(values: NDArray[np.float64], partition: Partition) -> NDArray[np.float64]:
     """Compute the lower median of each class, float64 (n_classes,), of ``values``, float64 (n,)."""
-    grouped = values[partition.members]
-    ordered = grouped[np.lexsort((grouped, partition.labels[partition.members]))]
-    medians: NDArray[np.float64] = ordered[partition.starts + (partition.sizes - 1) // 2]
+    medians = np.empty(partition.n_classes)
+    # Work piece by piece to save memory.
+    for classes in partition.split_classes():
+        members = partition.members_of(classes)
+        grouped = values[members]
+        ordered = grouped[np.lexsort((grouped, partition.labels[members]))]
+        starts = partition.starts[classes] - partition.starts[classes.start]
+        medians[classes] = ordered[starts + (partition.sizes[classes] - 1) // 2]
     return medians
 
 

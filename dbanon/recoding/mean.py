@@ -19,7 +19,7 @@ from dbanon.data.array_types import AnyArray
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import EXACT_INTEGER, Microdata
 from dbanon.data.partition import Partition
-from dbanon.data.pieces import choose_column_map
+from dbanon.data.pieces import choose_column_map, read_column, split_records
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.recoding.columns import (
@@ -140,7 +140,7 @@ def _release_column(
     position : the index of the attribute in ``microdata.numeric``.
     """
     attribute = microdata.numeric[position]
-    values = microdata.numbers[:, position]
+    values = read_column(microdata.numbers, position)
     valid = microdata.valid_column(attribute.name)
     if attribute.kind is Kind.ORDINAL:
         ranks = compute_class_medians(values, partition)
@@ -191,15 +191,17 @@ def round_means(
         if attribute.bits == 32:
             return unrounded.astype(np.float32).astype(np.float64)
         return unrounded
-    if attribute.kind is Kind.DECIMAL:
-        values = values * 10.0**attribute.scale
-    values = values / microseconds_per_digit(attribute)
-    integers = np.rint(values)
-    # Larger values make a column wide, and wide columns have exact means instead.
-    assert not integers.size or np.abs(integers).max() <= EXACT_INTEGER
-    return compute_integer_means(integers.astype(np.int64), partition) * microseconds_per_digit(
-        attribute
-    )
+    # Work piece by piece to save memory.
+    integers = np.empty(len(values), np.int64)
+    for piece in split_records(len(values)):
+        numbers = values[piece]
+        if attribute.kind is Kind.DECIMAL:
+            numbers = numbers * 10.0**attribute.scale
+        numbers = np.rint(numbers / microseconds_per_digit(attribute))
+        # Larger values make a column wide, and wide columns have exact means instead.
+        assert np.abs(numbers).max() <= EXACT_INTEGER
+        integers[piece] = numbers
+    return compute_integer_means(integers, partition) * microseconds_per_digit(attribute)
 
 
 def round_weighted_means(

@@ -11,6 +11,7 @@ Findings name columns but contain no values.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from math import sqrt
 from typing import TYPE_CHECKING, Protocol
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
+from dbanon.data.pieces import PIECE_RECORDS, read_column
 from dbanon.errors import RecountFailed
 
 
@@ -257,6 +259,31 @@ class OriginalsOfReleasedRows(Protocol):
         """Return the share of released rows whose original value the release hides, 0 to 1."""
 
 
+def _count_repetitions(values: NDArray[np.float64] | NDArray[np.int32]) -> Counter[int]:
+    """Count the distinct values by the number of times that each occurs.
+
+    Parameters
+    ----------
+    values : (n,), sorted in place.
+    """
+    values.sort()
+    # Work piece by piece to save memory. A piece ends where a value ends.
+    n_values, start = Counter[int](), 0
+    while start < len(values):
+        last_value = values[min(start + PIECE_RECORDS, len(values)) - 1]
+        stop = int(np.searchsorted(values, last_value, "right"))
+        piece = values[start:stop]
+        # The last position of each value.
+        ends = np.append(np.flatnonzero(piece[1:] != piece[:-1]), len(piece) - 1)
+        histogram = np.bincount(np.diff(ends, prepend=-1))
+        occurrences = np.flatnonzero(histogram)
+        n_values.update(
+            dict(zip(occurrences.tolist(), histogram[occurrences].tolist(), strict=True))
+        )
+        start = stop
+    return n_values
+
+
 class Originals:
     """The originals of the released rows, and the extent to which a release hides them.
 
@@ -279,7 +306,7 @@ class Originals:
         microdata = self._microdata
         attribute = microdata.attributes[self.names.index(name)]
         if attribute.kind.is_numeric:
-            values = microdata.numbers[:, microdata.numeric.index(attribute)]
+            values = read_column(microdata.numbers, microdata.numeric.index(attribute))
             codes = np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
         else:
             codes = microdata.codes[:, microdata.categorical.index(attribute)].astype(np.int64)
@@ -289,10 +316,26 @@ class Originals:
     def frequencies(self, name: str) -> Frequencies:
         """Count how often each value, including NULL, occurs in the released rows."""
         if name not in self._frequencies:
-            codes = self.codes(name)[self._partition.members]
-            counts = np.unique(codes, return_counts=True)[1].astype(np.int64)
-            self._frequencies[name] = Frequencies(*np.unique(counts, return_counts=True))
+            self._frequencies[name] = self._count_values(name)
         return self._frequencies[name]
+
+    def _count_values(self, name: str) -> Frequencies:
+        """Compute what ``frequencies`` returns."""
+        microdata, is_released = self._microdata, self._partition.labels >= 0
+        attribute = microdata.attributes[self.names.index(name)]
+        values: NDArray[np.float64] | NDArray[np.int32]
+        if attribute.kind.is_numeric:
+            values = read_column(microdata.numbers, microdata.numeric.index(attribute))
+        else:
+            values = read_column(microdata.codes, microdata.categorical.index(attribute))
+        valid = microdata.valid_column(name)
+        values = values[is_released if valid is None else is_released & valid]
+        n_nulls = int(is_released.sum()) - len(values)
+        n_values = _count_repetitions(values) + Counter({n_nulls: 1} if n_nulls else {})
+        occurrences = sorted(n_values)
+        return Frequencies(
+            np.array(occurrences, np.int64), np.array([n_values[n] for n in occurrences], np.int64)
+        )
 
     def hidden_share(self, name: str) -> float:
         """Return the share of released rows whose original value the release hides."""

@@ -185,9 +185,9 @@ def limit_pairs(
         # Scale by a power of two, so that squares of huge values do not overflow.
         scaled_rows = np.ldexp(released_rows[is_present], -exponent)
         labels, _ = classes_in_column(scaled_rows, pairs.labels[is_present], has_classes_per_column)
-        limited = limit_deviations(
-            np.ldexp(column.original[is_present], -exponent), scaled_rows, labels, largest
-        )
+        differences = np.ldexp(column.original[is_present], -exponent) - scaled_rows
+        spread = float(scaled_rows.std()) if len(scaled_rows) else 0.0
+        limited = limit_deviations(differences, spread, labels, largest)
         original[is_present] = np.ldexp(scaled_rows + limited.deviations, exponent)
         scale = public_scale(original[is_present], released_rows[is_present])
         ranks = None
@@ -292,13 +292,12 @@ def _publish_loss(
 def _sum_squares(pairs: Pairs, column: Numbers, has_classes_per_column: bool) -> PublicSums:
     """Compute the public sums of squared deviations in a number column."""
     has_value = pairs.valid_cells([column])
-    # Scale by a power of two, so that squares of huge values do not overflow.
-    power = -column.scale.exponent
-    original, released = np.ldexp(column.original, power), np.ldexp(column.released, power)
     is_present = None if has_value is None else has_value[:, 0]
     return compute_public_sums(
-        original,
-        released,
+        column.original,
+        column.released,
+        # Scale by a power of two, so that squares of huge values do not overflow.
+        -column.scale.exponent,
         pairs.partition,
         is_present,
         squared=True,

@@ -20,17 +20,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from math import ceil, floor, log10
+from math import ceil, floor, log10, sqrt
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon import kernels
 from dbanon.data.frozen import dataclass
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
+from dbanon.data.pieces import read_column, split_records
 from dbanon.data.scales import Scale
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import Loss
@@ -94,29 +96,44 @@ class LimitedDeviations:
 
 
 def limit_deviations(
-    original: Floats, released: Floats, labels: NDArray[np.integer], largest: int
+    differences: Floats, spread: float, labels: NDArray[np.integer], largest: int
 ) -> LimitedDeviations:
     """Limit the deviations of n originals from their released values.
 
     Parameters
     ----------
-    original, released : float64 (n,), in the same unit.
-    labels : int (n,), the class of each record.
+    differences : float64 (n,), the originals minus their released values; overwritten by the
+        result.
+    spread : the standard deviation of the released values, in the same unit.
+    labels : int (n,), the class of each record, 0 or more.
     largest : number of rows of the largest class.
     """
-    deviations, limit, min_squares = np.zeros(len(original)), 0.0, 0.0
-    if not len(original):
-        return LimitedDeviations(deviations, min_squares, limit)
-    spread = float(released.std())
+    if not len(differences):
+        return LimitedDeviations(np.zeros(0), 0.0, 0.0)
+    deviations = differences
     for factor in _LIMIT_FACTORS:
         limit = factor * spread
         min_squares = largest * limit**2
-        deviations = np.clip(original - released, -limit, limit)
-        class_squares = np.bincount(labels, weights=np.square(deviations))
-        deviations[labels == class_squares.argmax()] = 0.0
+        # Each limit is below the one before, so values that were clipped already do no harm.
+        np.clip(deviations, -limit, limit, out=deviations)
+        class_squares = _sum_squares_by_class(deviations, labels)
         if float(class_squares.sum() - class_squares.max()) >= min_squares:
             break
+    worst = class_squares.argmax()
+    for piece in split_records(len(labels)):
+        deviations[piece][labels[piece] == worst] = 0.0
     return LimitedDeviations(deviations, min_squares, limit)
+
+
+def _sum_squares_by_class(deviations: Floats, labels: NDArray[np.integer]) -> Floats:
+    """Add up the squares of each class, float64 (n_classes,), record by record.
+
+    ``np.bincount`` gives the same sums, but copies all labels and squares.
+    """
+    sums = np.zeros(int(labels.max()) + 1)
+    for piece in split_records(len(labels)):
+        np.add.at(sums, labels[piece], np.square(deviations[piece]))
+    return sums
 
 
 @dataclass(frozen=True)
@@ -350,12 +367,11 @@ def _sums_of_numbers(
     name = microdata.numeric[index].name
     # Scale by a power of two, so that squares of huge values do not overflow.
     power = -column_statistics.scales[name].exponent
-    original = np.ldexp(microdata.numbers[:, index], power)
-    released = np.ldexp(column.as_float(), power)
     valid = microdata.valid_column(name)
     return compute_public_sums(
-        original,
-        released,
+        read_column(microdata.numbers, index),
+        column.as_float(),
+        power,
         partition,
         valid,
         squared=True,
@@ -376,12 +392,14 @@ def classes_in_column(
     """
     if has_classes_per_column:
         labels = np.unique(released, return_inverse=True)[1].reshape(-1)
-    return labels, int(np.bincount(labels).max(initial=0))
+    sizes = kernels.class_sizes(np.ascontiguousarray(labels, np.int32))
+    return labels, int(sizes.max(initial=0))
 
 
 def compute_public_sums(
     original: Floats,
     released: Floats,
+    power: int,
     partition: Partition,
     valid: NDArray[np.bool_] | None,
     *,
@@ -393,14 +411,17 @@ def compute_public_sums(
     Parameters
     ----------
     original, released : float64 (n,) and (n_classes,), in the same unit.
+    power : the sums are those of the values times 2**power.
     valid : bool (n,), the records to include; None for all.
     squared : whether to add up squared deviations instead of absolute ones.
     has_classes_per_column : see ``public_sums``.
     """
-    labels = partition.labels.astype(np.intp)
+    labels = partition.labels
     if valid is not None:
         original, labels = original[valid], labels[valid]
-    released_rows = released[labels]
+    # Work in few arrays of all records: they decide how much memory a spilled run needs.
+    scaled = np.ldexp(released, power)
+    released_rows = scaled[labels]
     column_labels, largest = classes_in_column(released_rows, labels, has_classes_per_column)
     count = len(released_rows)
     if not count:
@@ -415,18 +436,23 @@ def compute_public_sums(
             largest=largest,
             exact=False,
         )
-    limited = limit_deviations(original, released_rows, column_labels, largest)
     mean = float(released_rows.mean())
     low, high = float(released_rows.min()), float(released_rows.max())
-    squares = float(np.square(released_rows - mean).sum()) if high > low else 0.0
+    released_rows -= mean
+    squares = float(np.square(released_rows, out=released_rows).sum())
+    differences = released_rows
+    for piece in split_records(count):
+        differences[piece] = np.ldexp(original[piece], power) - scaled[labels[piece]]
+    limited = limit_deviations(differences, sqrt(squares / count), column_labels, largest)
+    losses = limited.deviations
     if squared:
-        loss, least = float(np.square(limited.deviations).sum()), limited.min_squares
+        loss, least = float(np.square(losses, out=losses).sum()), limited.min_squares
     else:
-        loss, least = float(np.abs(limited.deviations).sum()), largest * limited.limit
+        loss, least = float(np.abs(losses, out=losses).sum()), largest * limited.limit
     return PublicSums(
         count=count,
         mean=mean,
-        squares=squares,
+        squares=squares if high > low else 0.0,
         low=low,
         high=high,
         total_loss=loss,
@@ -450,12 +476,10 @@ def _sum_distances(pairs: Pairs, column: ColumnPair, has_classes_per_column: boo
     has_value = pairs.valid_cells([column if numbers is None else numbers])
     is_present = None if has_value is None else has_value[:, 0]
     if numbers is not None:
-        power = -numbers.scale.exponent
-        original = np.ldexp(numbers.original, power)
-        released = np.ldexp(numbers.released, power)
         sums = compute_public_sums(
-            original,
-            released,
+            numbers.original,
+            numbers.released,
+            -numbers.scale.exponent,
             pairs.partition,
             is_present,
             squared=False,

@@ -18,7 +18,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import ClusteringResult, Partition
-from dbanon.data.pieces import choose_column_map
+from dbanon.data.pieces import choose_column_map, read_column
 from dbanon.data.scales import Standardization
 from dbanon.data.schema import Kind
 from dbanon.hierarchy.leaves import (
@@ -215,7 +215,7 @@ def _sse_losses(
         is_present = None if microdata.valid is None or valid is None else valid[:, index]
         assert column.unrounded is not None
         released = column.unrounded, column.as_float()  # exact and rounded
-        values = microdata.numbers[:, index]
+        values = read_column(microdata.numbers, index)
         return exact_and_rounded_sums(
             values, partition, released, transform, is_present, is_part_of_table=is_part_of_table
         )

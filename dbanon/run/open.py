@@ -18,6 +18,7 @@ from dbanon.data.extension import (
     installed_extensions,
     load,
 )
+from dbanon.data.memory import database_share
 from dbanon.errors import InvalidParameter, MissingDependency, name_missing_extras
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob
@@ -189,9 +190,8 @@ def open_source(
         # A chain counts persons in the database, by a column that is not read otherwise.
         columns=(*job.columns_to_read, *job.guarantee.counted_columns),
         chunk_rows=job.chunk_rows,
-        # DuckDB, which holds the fetched rows, gets half of the limit; the other half is for
-        # clustering. No limit stays None.
-        memory_bytes=job.memory_limit and job.memory_limit // 2,
+        # DuckDB holds the fetched rows.
+        memory_bytes=database_share(job.memory_limit),
         progress=progress,
     )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
-from dbanon.data.chunks import bytes_per_record, require_memory
 from dbanon.data.schema import Kind
 from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.data.words import also_under_former_key
@@ -19,6 +18,7 @@ from dbanon.methods.forecast import Shape, describe_seconds
 from dbanon.partitioning.coding import code_columns
 from dbanon.partitioning.forecast import ClusteringSeconds, forecast
 from dbanon.partitioning.nulls import merge_nulls
+from dbanon.partitioning.record_memory import RecordMemory, bytes_per_record
 from dbanon.partitioning.trials import MIN_RECORDS, SAMPLE_RECORDS, forecast_by_trials
 from dbanon.release.joint_rows import PERSON_ROWS
 from dbanon.release.publication import compute_published_loss
@@ -485,23 +485,15 @@ def _forecast_by_trials(
 
 def _estimate_memory(planned: Plan, rows: int, distinct_share: float) -> int:
     """Estimate the bytes of memory that a run needs; raise MemoryLimit if the run would."""
-    columns, job = planned.roles.columns, planned.job
-    # Texts are read as codes of a dictionary, which takes more memory than numbers.
-    n_coded = sum(column.kind.is_coded for column in columns)
-    on_disk = job.spill is not None
-    needed_bytes = require_memory(
-        rows,
-        len(columns),
-        job.memory_limit,
-        read_phrase="would be read",
-        on_disk=on_disk,
-        n_coded=n_coded,
+    memory = RecordMemory.of(
+        planned.job,
+        planned.roles.columns,
+        spills=planned.job.spill is not None,
+        key_width=len(planned.relation.required_locator.types),
     )
-    # ``require_memory`` assumes that all rows are distinct. Here the share of distinct rows is
-    # known. With values on disk, the memory does not depend on it.
-    return (
-        needed_bytes if on_disk else rows * bytes_per_record(len(columns), n_coded, distinct_share)
-    )
+    # Runs assume that all rows are distinct. Here the share of distinct rows is known.
+    memory.require(rows)
+    return memory.needed_limit(rows, distinct_share)
 
 
 def _describe_seconds(forecast_seconds: Mapping[str, float] | None) -> str:

@@ -131,6 +131,10 @@ def run(
         release = recode_release(planned, policy, source, microdata, clustering)
         offsets = draw_offsets(planned, source, microdata)
         draft = planned.prepare_release(microdata, release, job_fingerprint, offsets)
+        if job.spill is not None:
+            # Databases may need their share of the memory now.
+            microdata.release_pages()
+            release.partition.free_members()
     release_run = IndependentRun(
         replace(planned, policy=policy),
         clustering,

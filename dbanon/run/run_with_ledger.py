@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from dbanon.data.memory import database_share
 from dbanon.data.pieces import Disk
 from dbanon.errors import (
     AccessRefused,
@@ -36,8 +37,8 @@ from dbanon.stores.sql_target import SqlTarget, build_run_record
 def provide_spill_space(job: Job, *stores: Store | None) -> Iterator[Disk | None]:
     """Yield space on disk for values that exceed memory; None if the job names no directory.
 
-    During the block, the databases that were opened for the run use at most half of the memory
-    limit, and spill to the same directory.
+    During the block, the databases that were opened for the run use their share of the memory limit
+    at most, and spill to the same directory.
 
     Raises
     ------
@@ -52,8 +53,7 @@ def provide_spill_space(job: Job, *stores: Store | None) -> Iterator[Disk | None
     with open_scratch(job.spill) as scratch:
         open_stores = [store for store in stores if store is not None]
         for store in open_stores:
-            # The other half of the limit is for clustering. No limit stays None.
-            store.spill(scratch.path, job.memory_limit and job.memory_limit // 2)
+            store.spill(scratch.path, database_share(job.memory_limit, len(open_stores)))
         try:
             yield scratch
         finally:

@@ -23,6 +23,7 @@ from dbanon.data.schema import Attribute, Role
 from dbanon.data.types import SqlRow
 from dbanon.errors import ChainsNotHere, DbanonError, DuplicateKeys, InvalidParameter, pluralize
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
+from dbanon.partitioning.record_memory import RecordMemory
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import chain_staging, person_tags, recount_statements, statements
 from dbanon.sessions.base import (
@@ -304,7 +305,7 @@ class Session(ABC):
         attributes: Sequence[Attribute],
         *,
         chunk_rows: int = DEFAULT_CHUNK_ROWS,
-        memory_limit: int | None = None,
+        memory: RecordMemory | None = None,
         progress: Progress | None = None,
         disk: Disk | None = None,
         passthrough: Sequence[Attribute] | None = None,
@@ -316,7 +317,7 @@ class Session(ABC):
         Parameters
         ----------
         chunk_rows : the number of rows to read at a time.
-        memory_limit : in bytes; None for no limit.
+        memory : counts the memory of the records against a limit; None for no limit.
         progress : called with the share of rows that have been read.
         disk : stores the values in files; None keeps them in memory.
         passthrough : the columns whose raw values are kept; None for no passthrough.
@@ -341,8 +342,9 @@ class Session(ABC):
         if passthrough is None:
             chunks = self.read_chunks(source, attributes, chunk_rows)
         else:
+            limit_bytes = None if memory is None else memory.limit
             chunks = self.passthrough.read_chunks(
-                source, attributes, passthrough, chunk_rows, memory_limit
+                source, attributes, passthrough, chunk_rows, limit_bytes
             )
         if progress:
             chunks = with_progress(chunks, source.estimated_rows, progress)
@@ -351,10 +353,13 @@ class Session(ABC):
             chunks,
             categories=categories,
             key_width=len(locator.types),
-            memory_limit=memory_limit,
+            require_memory=None if memory is None else memory.require_so_far,
             disk=disk,
         )
         return replace(microdata, n_withheld=self.count_withheld(source))
+
+    def free_cache(self) -> None:  # noqa: B027
+        """Free the rows that the database caches in this process; does nothing for a server."""
 
     def count_withheld(self, source: Relation) -> int:
         """Count the rows that are not read because a required column is NULL."""
@@ -433,13 +438,14 @@ class Session(ABC):
         if self._staged_partition is partition:
             return
         self.unstage_labels()
-        released_records = np.flatnonzero(partition.labels >= 0)
-        self.load_labels(
-            microdata.keys[released_records],
-            self.class_numbers(partition)[partition.labels[released_records]],
-            self.draw_positions(partition, released_records),
-            types,
-        )
+        keys, labels = microdata.keys, partition.labels
+        released_records = None
+        # Copies of these arrays would be a large part of the memory that a spilled run needs.
+        if partition.n_suppressed:
+            released_records = np.flatnonzero(labels >= 0)
+            keys, labels = keys[released_records], labels[released_records]
+        positions = self.draw_positions(partition, released_records)
+        self.load_labels(keys, self.class_numbers(partition)[labels], positions, types)
         self._staged_partition = partition
 
     def stage_offsets(
@@ -461,20 +467,25 @@ class Session(ABC):
         self._offsets, self._n_offsets = offsets + np.int32(days), 2 * days + 1
         self.stage_labels(microdata, partition, source.required_locator.types)
 
-    def draw_positions(self, partition: Partition, records: NDArray[np.int64]) -> NDArray[np.int32]:
+    def draw_positions(
+        self, partition: Partition, records: NDArray[np.int64] | None
+    ) -> NDArray[np.int32]:
         """Draw positions that put the rows of each class in random order, int32 (m,).
 
         Parameters
         ----------
-        records : int64 (m,), the records to draw positions for, without duplicates.
+        records : int64 (m,), the records to draw positions for, without duplicates; None for all.
 
         Raises
         ------
         InvalidParameter : there are too many rows in a class for that many offsets.
         """
-        order = random_order(len(records))
+        n = len(partition.labels)
+        order = random_order(n if records is None else len(records))
         if self._offsets is None:
             return np.asarray(order, np.int32)
+        if records is None:
+            records = np.arange(n)
         classes = partition.labels[records]
         by_class = np.lexsort((order, classes))
         _, starts, sizes = np.unique(classes[by_class], return_index=True, return_counts=True)
@@ -541,7 +552,7 @@ class Session(ABC):
         A released column can have several parts, such as both bounds of a range.
         """
         order = self.classes_by_number(partition)
-        return [part.take(order) for column in columns for part in column.written_columns]
+        return [part.take_values(order) for column in columns for part in column.written_columns]
 
     def exact_totals(
         self,

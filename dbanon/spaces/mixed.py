@@ -18,6 +18,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.grid import Grid, ends_around, grid_for, value_spacing, width_share
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.microdata import Microdata
+from dbanon.data.pieces import split_records
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidParameter
@@ -324,7 +325,12 @@ def mixed_space(
         if tree is None:
             values = microdata.numbers[:, microdata.numeric.index(attribute)]
             scale = column_statistics.scales[attribute.name]
-            codes[:, position] = encode_numbers(values, valid, scale, int(root_costs[position]))
+            # Work piece by piece to save memory.
+            for piece in split_records(len(values)):
+                piece_valid = None if valid is None else valid[piece]
+                codes[piece, position] = encode_numbers(
+                    values[piece], piece_valid, scale, int(root_costs[position])
+                )
         else:
             codes[:, position] = encode_leaves(microdata, attribute, tree)
             if valid is not None:

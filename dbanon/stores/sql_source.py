@@ -10,10 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.advice.profile import Profile
-from dbanon.data.chunks import bytes_per_record
 from dbanon.data.date_range import DateRange
 from dbanon.data.frozen import dataclass
-from dbanon.data.memory import worker_threads
 from dbanon.data.microdata import CodedColumn, ColumnRoles, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.pieces import Disk
@@ -36,6 +34,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job, SourceRequest
 from dbanon.job.pseudonym import PseudonymKey
 from dbanon.ledger.rules import require_unchanged_rules
+from dbanon.partitioning.record_memory import RecordMemory
 from dbanon.release.attribute_disclosure import ValueGroups, require_all_counted
 from dbanon.sessions import statements
 from dbanon.sessions.base import FilteredRelation, Relation
@@ -318,18 +317,29 @@ class SqlSource:
 
         Raises the errors of ``data.chunks.microdata_from_chunks``, such as DuplicateKeys.
         """
+        memory = RecordMemory.of(
+            job,
+            roles.columns,
+            spills=self.disk is not None,
+            key_width=len(relation.required_locator.types),
+        )
+        if memory.spilled is not None and memory.limit is not None:
+            # A large table takes long to read, so refuse it before.
+            memory.require(self.count(relation) - self.count_withheld(relation))
         microdata = roles.assign_roles(
             self.session.read(
                 relation,
                 roles.columns,
                 chunk_rows=job.chunk_rows,
-                memory_limit=self._microdata_limit_bytes(job, roles.columns),
+                memory=memory,
                 progress=progress,
                 disk=self.disk,
                 # Retained columns that are copied as the database sends them, without parsing.
                 passthrough=roles.passthrough,
             )
         )
+        if self.disk is not None:
+            self.session.free_cache()
         # Privacy models without a hierarchy may use the order of a sensitive column's values.
         recoded_columns = {
             name: recode_in_value_order(
@@ -339,21 +349,6 @@ class SqlSource:
             if name not in roles.hierarchy_columns
         }
         return replace(microdata, sensitive={**microdata.sensitive, **recoded_columns})
-
-    def _microdata_limit_bytes(self, job: Job, columns: Sequence[Attribute]) -> int | None:
-        """The memory limit of the microdata in bytes.
-
-        If values can be spilled to disk, half of the job's limit is for the database. The other
-        half is for the microdata, and for the blocks of records that threads are working on.
-        """
-        limit = job.memory_limit
-        if self.disk is None or limit is None:
-            return limit
-        n_records_in_progress = worker_threads() * job.policy.records_at_once
-        # Coded columns are read as codes of a dictionary of texts, all others as numbers.
-        n_coded_columns = sum(column.kind.is_coded for column in columns)
-        in_progress_bytes = n_records_in_progress * bytes_per_record(len(columns), n_coded_columns)
-        return max(limit // 2 - in_progress_bytes, 0)
 
     def exact_totals(
         self,

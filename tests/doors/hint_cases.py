@@ -647,6 +647,11 @@ OF_TABLES = (
         {"memory_limit": 1000},
         values={"memory_limit": 10**9},
     ),
+    Case(
+        "Use `memory_limit={}` or more, or fewer quasi-identifiers.",
+        {"memory_limit": 1000, "spill": "spill", "block_size": 50},
+        does=[{"memory_limit": 10**9, "quasi_identifiers": ["age"]}],
+    ),
     # Files of CSV have options that tables have not.
     Case(
         "Leave it out, or read such a file: file:people.{}.",

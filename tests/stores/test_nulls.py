@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 import dbanon
-from dbanon.data.chunks import bytes_per_record
 from dbanon.doors.cli.main import main
 from dbanon.errors import NullInQuasiIdentifier, SuppressionOverBudget, TooFewRecords
+from dbanon.partitioning.record_memory import bytes_per_record
 from tests.stores.databases import ALL_NAMES, Database
 
 DATABASES = ALL_NAMES

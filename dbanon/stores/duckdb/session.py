@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dbanon.data.chunks import Chunk
+from dbanon.data.memory import MIN_DATABASE_BYTES, duckdb_limit_statements
 from dbanon.data.schema import Attribute, Schema
 from dbanon.data.types import SqlRow
 from dbanon.errors import UnsupportedType
@@ -70,6 +71,8 @@ class DuckdbSession(FileSession):
         # The values of settings before the store or this session changed them, by name. The store
         # restores them.
         self.previous_settings: dict[str, str] = {}
+        # The memory limit that the store has set for a job that spills; None if it has set none.
+        self.spill_bytes: int | None = None
 
     # -- source -----------------------------------------------------------------------------------
 
@@ -150,6 +153,16 @@ class DuckdbSession(FileSession):
         for batch in self.connection.batches(query, chunk_rows):
             yield np.column_stack([to_numpy(c.fill_null(dialect.NAN)) for c in batch.columns])
 
+    def free_cache(self) -> None:
+        if self.spill_bytes is None:
+            return
+        # DuckDB only frees what it has cached when its limit falls. Use another connection, because
+        # an error would abort the transaction of this one.
+        with self.connection.driver.cursor() as cursor, suppress(duckdb.Error):
+            for limit_bytes in (MIN_DATABASE_BYTES, self.spill_bytes):
+                for statement in duckdb_limit_statements(limit_bytes):
+                    cursor.execute(statement)
+
     # -- staging ----------------------------------------------------------------------------------
 
     def drop_staging(self) -> None:
@@ -169,7 +182,10 @@ class DuckdbSession(FileSession):
 
     def _append(self, table: str, data: pa.Table) -> None:
         """Append rows to a table."""
-        self.connection.driver.register(_INCOMING_VIEW, data)
+        # DuckDB keeps a registered table until the transaction ends, but of a reader only what was
+        # not read yet.
+        batches = pa.RecordBatchReader.from_batches(data.schema, iter(data.to_batches()))
+        self.connection.driver.register(_INCOMING_VIEW, batches)
         try:
             self.run(f"INSERT INTO {quote(table)} SELECT * FROM {_INCOMING_VIEW}")
         finally:

@@ -70,6 +70,7 @@ class DuckdbStore(FileDatabase):
             [] if memory_bytes is None else duckdb_limit_statements(memory_bytes)
         )
         self._spill_statements: list[str] = []
+        self._spill_bytes: int | None = None
 
     @property
     def url(self) -> str:
@@ -118,6 +119,8 @@ class DuckdbStore(FileDatabase):
                 connection.execute("BEGIN TRANSACTION")
             session = self._new_session(connection)
             session.connection.stays_open = not isinstance(self._database, str)
+            if not session.connection.stays_open:
+                session.spill_bytes = self._spill_bytes
             # One dictionary for both, so that settings that the session changes are restored, too.
             previous_values = session.previous_settings = {**previous_values}
             try:
@@ -154,13 +157,14 @@ class DuckdbStore(FileDatabase):
             ``memory_bytes`` is ignored.
         memory_bytes : the memory limit; None to keep the limit.
         """
-        self._spill_statements = []
+        self._spill_statements, self._spill_bytes = [], None
         if directory is None:
             return
         self._spill_statements.append(
             f"SET temp_directory = {dialect.literal(str(directory / 'duckdb'))}"
         )
         if memory_bytes is not None:
+            self._spill_bytes = memory_bytes
             self._spill_statements += duckdb_limit_statements(memory_bytes)
 
     def is_same_database(self, other: object) -> bool:

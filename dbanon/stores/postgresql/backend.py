@@ -198,7 +198,7 @@ class PlpySession(PostgresqlSession):
         classes = np.append(self.class_numbers(partition), np.int32(-1))[partition.labels]
         # The released rows are sorted by class and position. So these positions, which are unique
         # among all rows, put the rows of each class in random order.
-        positions = self.draw_positions(partition, np.arange(n))
+        positions = self.draw_positions(partition, records=None)
         table = quote(statements.LABELS)
         self.run(
             statements.create_staging(

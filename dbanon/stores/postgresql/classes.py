@@ -21,6 +21,7 @@ from dbanon.data.microdata import ColumnRoles, Microdata
 from dbanon.data.partition import Partition, positions_among
 from dbanon.data.schema import Attribute
 from dbanon.job.job import DEFAULT_CHUNK_ROWS, Job
+from dbanon.partitioning.record_memory import RecordMemory
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, literal, quote, quote_list
@@ -62,7 +63,7 @@ class StableSource(SqlSource):
                     tuple(value for value, _ in self.session.rows(f"{query} ORDER BY code"))
                     for _, _, query in self._dictionary_queries(relation, roles.columns)
                 ],
-                memory_limit=job.memory_limit,
+                require_memory=RecordMemory.of(job, roles.columns, spills=False).require_so_far,
             )
         )
         return replace(microdata, n_withheld=self.session.count_withheld(relation))

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from dbanon import kernels
 from dbanon.data.array_types import AnyArray
-from dbanon.data.chunks import Chunk, bytes_per_record
+from dbanon.data.chunks import Chunk
 from dbanon.data.microdata import Microdata, find_records
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DatabaseFailure, MemoryLimit, RecountFailed, UnsupportedType
+from dbanon.partitioning.record_memory import bytes_per_record
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation, shuffled_classes

@@ -13,6 +13,7 @@ from dbanon.data.chunks import Chunk, chunk_from_columns, microdata_from_chunks
 from dbanon.data.microdata import Microdata, find_records, is_wide, most_frequent_codes
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DuplicateKeys, MemoryLimit, NonFiniteValue, SourceChanged
+from dbanon.partitioning.record_memory import RecordMemory
 
 LETTERS = ("", "B", "a", "é")
 NUMBER, TEXT = Attribute("x", Kind.FLOAT), Attribute("t", Kind.CATEGORY)
@@ -110,6 +111,7 @@ def test_each_column_is_looked_into_and_named_where_it_is_not_finite() -> None:
 
 def test_the_memory_limit_ends_the_reading() -> None:
     chunks_read = []
+    memory = RecordMemory(1000, n_columns=2, n_coded=1)
 
     def chunks() -> Any:
         for i in range(100):
@@ -117,7 +119,7 @@ def test_the_memory_limit_ends_the_reading() -> None:
             yield chunk([(i, 1.0, "a")])
 
     with pytest.raises(MemoryLimit):
-        collect(chunks(), memory_limit=1000)
+        collect(chunks(), require_memory=memory.require_so_far)
     assert len(chunks_read) < 20
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.partition import SUPPRESSED, Partition, combine_partitions
-from dbanon.data.pieces import on_all_cores, split_records
+from dbanon.data.pieces import on_all_cores, read_column, release_pages, split_records
 from dbanon.doors.arrays import microdata_of
 
 
@@ -103,3 +104,26 @@ def test_labels_that_are_owned_are_checked_as_others_are() -> None:
     with pytest.raises(ValueError, match="-1 or more"):
         Partition.without_copy(np.array([0, -2], np.int32))
     assert not Partition.without_copy(np.array([0, 1], np.int32)).labels.flags.writeable
+
+
+def test_a_column_on_disk_is_read_without_keeping_the_table_in_memory(tmp_path, small) -> None:
+    path = tmp_path / "table"
+    table = np.arange(9000.0).reshape(-1, 3)
+    table.tofile(path)
+    mapped = np.asarray(np.memmap(path, np.float64, "r", shape=table.shape))
+    assert np.shares_memory(read_column(table, 1), table)
+    for index in range(3):
+        np.testing.assert_array_equal(read_column(mapped, index), table[:, index])
+        assert resident_kib(path) == 0
+    assert mapped.sum() == table.sum()
+    assert resident_kib(path) > 0
+    release_pages(mapped[5:, 1:])
+    assert resident_kib(path) == 0
+    # Released values can be read again.
+    np.testing.assert_array_equal(mapped, table)
+
+
+def resident_kib(path: Path) -> int:
+    """The part of a mapped file that counts as memory of this process."""
+    mappings = Path("/proc/self/smaps").read_text().split(str(path))[1:]
+    return sum(int(mapping.split("Rss:")[1].split()[0]) for mapping in mappings)

@@ -105,8 +105,9 @@ def test_every_record_is_in_one_block_of_its_size(cloud, size) -> None:
     def deferred(records):
         return space_of(points[records])
 
-    again = Blocks(size, 1).cut(DeferredSpace(deferred, np.arange(len(points))), keys, direction)
-    assert all((a == b).all() for a, b in zip(blocks, again, strict=True))
+    for records in (None, np.arange(len(points))):
+        again = Blocks(size, 1).cut(DeferredSpace(deferred, len(points), records), keys, direction)
+        assert all((a == b).all() for a, b in zip(blocks, again, strict=True))
 
 
 def test_blocks_are_numbered_from_below() -> None:
@@ -230,7 +231,7 @@ def test_classes_are_cut_by_means_and_first_keys(monkeypatch) -> None:
     keys = np.sort(rng.choice(10**9, n, replace=False)).astype(np.int64)
     labels = np.unique(rng.integers(0, n // 7, n), return_inverse=True)[1]
     # Means of classes that are made in pieces.
-    monkeypatch.setattr("dbanon.partitioning.blocks.PIECE_RECORDS", 50)
+    monkeypatch.setattr("dbanon.data.partition.PIECE_RECORDS", 50)
     blocks_found = Blocks(size, 60).cut_classes(space_of(points), Partition(labels), keys, 1)
     assert [block.tolist() for block in blocks_found] == reference.blocks_of_classes(
         points, labels, keys, size, 60, 1
