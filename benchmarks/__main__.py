@@ -53,6 +53,7 @@ NAMES = (
     "synthesis_numbers",
     "synthesis_seven",
     "thorough",
+    "untuned",
 )
 ON_REQUEST = (
     "advise",
@@ -76,6 +77,7 @@ ON_REQUEST = (
     "synthesis_forecast",
     "synthesis_seven",
     "thorough",
+    "untuned",
 )  # minutes, if named
 WITH_ANOTHER = (
     "advise",
@@ -92,6 +94,7 @@ WITH_ANOTHER = (
     "second_round",
     "synthesis_numbers",
     "synthesis_seven",
+    "untuned",
 )
 WITH_BIG = ("spark",)
 RESULTS = Path(__file__).resolve().parent / "results"

@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import statistics
 import tempfile
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 
 from benchmarks.beside import Version, medians, versions
 from benchmarks.markdown import table
@@ -55,7 +57,7 @@ JobResult = dict[str, Any]
 
 
 def run(quick: bool = False, other_python: str | None = None) -> str:
-    """Measure the main job on PostgreSQL and DuckDB, also with another version; return Markdown."""
+    """Measure the main job by database, also with another version; return Markdown."""
     n = 100_000 if quick else 1_000_000
     rows: list[list[object]] = []
     measured: dict[tuple[str, str], list[dict[str, float]]] = {}
@@ -77,6 +79,12 @@ def run(quick: bool = False, other_python: str | None = None) -> str:
         floor = min(make_duckdb(path, n) for path in paths)
         urls = [f"duckdb:///{path}" for path in paths]
         rows += _rows("DuckDB", n, floor, dict(zip(known_versions, urls, strict=True)), measured)
+        n_sqlite = n * 3 // 10
+        paths = [Path(directory) / f"people{i}.sqlite" for i in range(len(known_versions))]
+        floor = min(make_sqlite(path, n_sqlite) for path in paths)
+        urls = [f"sqlite:///{path}" for path in paths]
+        url_of_version = dict(zip(known_versions, urls, strict=True))
+        rows += _rows("SQLite", n_sqlite, floor, url_of_version, measured)
     header = ["database", "version", "rows", "CTAS s", *(f"{phase} s" for phase in PHASES[:4])]
     header += ["read+write+verify s", "x CTAS", "digest s", "digest x CTAS", "total s", "CPU s"]
     header += ["client MiB"]
@@ -118,6 +126,26 @@ def make_duckdb(path: Path, n: int) -> float:
             seconds_of(
                 lambda attempt=attempt: connection.execute(
                     f"CREATE TABLE app.copy{attempt} AS SELECT * FROM app.people"
+                )
+            )
+            for attempt in range(RUNS)
+        )
+
+
+def make_sqlite(path: Path, n: int) -> float:
+    """Create the table, and return the least seconds of CREATE TABLE AS of it."""
+    numbers = np.random.default_rng(1).random((n, 5)).tolist()
+    people = ((*row, f"first {i}", f"second {i}") for i, row in enumerate(numbers))
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        # dbanon takes the schema as a prefix of the name.
+        connection.execute(f"CREATE TABLE app_people ({COLUMNS})")
+        connection.execute("BEGIN")
+        connection.executemany("INSERT INTO app_people VALUES (?, ?, ?, ?, ?, ?, ?)", people)
+        connection.execute("COMMIT")
+        return min(
+            seconds_of(
+                lambda attempt=attempt: connection.execute(
+                    f"CREATE TABLE app_copy{attempt} AS SELECT * FROM app_people"
                 )
             )
             for attempt in range(RUNS)

@@ -217,7 +217,7 @@ def _compare_release(plpy: PlPython, call: JsonMapping) -> list[RiskRow]:
         risk,
         class_columns=call["quasi_identifiers"],
         design_weight=call["design_weight"],
-        entity=call["entity"],
+        person_column=call["entity"],
         entity_normalize=call["entity_normalize"],
     )
     return list(figures.measure_rows())

@@ -65,6 +65,7 @@ from dbanon.kernels._kernels import (  # noqa: E402
     exact_sums,
     floats_text,
     grouped,
+    hash_rows,
     integer_class_means,
     integers_text,
     recombined,
@@ -75,6 +76,7 @@ from dbanon.kernels._kernels import (  # noqa: E402
     simd_levels,
     split_rows,
     standardized,
+    take_numbers,
 )
 
 __all__ = [
@@ -127,6 +129,7 @@ __all__ = [
     "exact_sums",
     "floats_text",
     "grouped",
+    "hash_rows",
     "integer_class_means",
     "integers_text",
     "mdav_brute",
@@ -138,6 +141,7 @@ __all__ = [
     "simd_levels",
     "split_rows",
     "standardized",
+    "take_numbers",
 ]
 
 

@@ -1,7 +1,7 @@
 """Compiled kernels. Arrays are float64, C-contiguous, (n, p); labels are int32, (n,)."""
 
-from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -639,6 +639,25 @@ def shuffled_classes(
     members, starts: as ``grouped`` gives them; classes: int64 (c,); words: r random words, one
     per record of these classes, else ValueError. Also returns, as first array, the index of each
     record's class among these, counted from ``first``, int64 (r,).
+    """
+
+def hash_rows(rows: Iterable[tuple[object, ...]], salt: bytes) -> tuple[int, int, int]:
+    """Add up the hashes of rows that SQLite returns, modulo 2**128.
+
+    rows: tuples of integers, floats, bytes, None, and texts as bytearrays. A row's hash is
+    BLAKE2b of the salt and of what marshal.dumps(row, 2) is, with a text as a tuple of its bytes.
+    Returns the number of rows, and the high and the low 64 bits of the sum.
+    """
+
+def take_numbers(
+    rows: Iterator[tuple[object, ...]], most: int, is_number: Sequence[bool]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.int64], list[list[Any]]]:
+    """Take up to ``most`` rows of an integer key and p values.
+
+    is_number: for each value, whether it becomes a float, as float() converts it. Returns the keys,
+    int64 (n,); floats, float64 (n * p,), 0 for None and for other values; the indices of None in
+    them, int64 (m,); and for each column its values that are no floats: an empty list where
+    is_number is true.
     """
 
 def integers_text(values: npt.NDArray[np.int64]) -> bytes:

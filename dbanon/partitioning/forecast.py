@@ -100,13 +100,37 @@ def forecast(
     # Methods were measured with their default options only.
     if power_law is None or dict(policy.options) != method.check_options({}):
         return None
-    blocks = Blocks.of(policy)
-    n_blocks = 1 if blocks is None else blocks.block_count_for(n_records) or 1
+    n_blocks = count_blocks(policy, n_records)
     seconds = n_blocks * power_law.seconds_of(n_records / n_blocks, shape, distinct_share)
-    refinement_seconds = _refinement_seconds(
-        policy, method, n_records, shape, n_blocks, distinct_share
-    )
+    refinement_seconds = forecast_refinement(policy, n_records, shape, distinct_share)
     return None if refinement_seconds is None else ClusteringSeconds(seconds, refinement_seconds)
+
+
+def forecast_refinement(
+    policy: Policy, n_records: int, shape: Shape, distinct_share: float = 1.0
+) -> float | None:
+    """Forecast the seconds for the policy's refinement; 0 if it has none, None if unknown.
+
+    Parameters
+    ----------
+    shape : the number of attributes of each kind.
+    distinct_share : the number of distinct records as a share of all records; 1 if unknown.
+    """
+    kind, effort = find_method(policy.method).refine, policy.refine
+    if effort is None or kind is None:
+        return 0.0
+    if policy.refine_iterations is not None:
+        return None  # Refinements were measured with the default number of iterations only.
+    forecasts = REFINEMENT_FORECASTS[kind][effort]
+    power_law = forecasts.mixed if shape.is_mixed else forecasts.numbers
+    if power_law is None:
+        return None
+    n_blocks = count_blocks(policy, n_records)
+    min_seconds = MIN_SECONDS.get((kind, effort), 0.0)
+    seconds = n_blocks * max(
+        power_law.seconds_of(n_records / n_blocks, shape, distinct_share), min_seconds
+    )
+    return seconds if policy.refine_seconds is None else min(seconds, policy.refine_seconds)
 
 
 def fastest_method(
@@ -157,26 +181,7 @@ def _power_law(method: Method, shape: Shape) -> PowerLaw | None:
     return None if max_attributes < shape.numbers else method.forecast.numbers
 
 
-def _refinement_seconds(
-    policy: Policy,
-    method: Method,
-    n_records: int,
-    shape: Shape,
-    n_blocks: int,
-    distinct_share: float,
-) -> float | None:
-    """Return the seconds for the policy's refinement; 0 if it has none, None if unknown."""
-    kind, effort = method.refine, policy.refine
-    if effort is None or kind is None:
-        return 0.0
-    if policy.refine_iterations is not None:
-        return None  # Refinements were measured with the default number of iterations only.
-    forecasts = REFINEMENT_FORECASTS[kind][effort]
-    power_law = forecasts.mixed if shape.is_mixed else forecasts.numbers
-    if power_law is None:
-        return None
-    min_seconds = MIN_SECONDS.get((kind, effort), 0.0)
-    seconds = n_blocks * max(
-        power_law.seconds_of(n_records / n_blocks, shape, distinct_share), min_seconds
-    )
-    return seconds if policy.refine_seconds is None else min(seconds, policy.refine_seconds)
+def count_blocks(policy: Policy, n_records: int) -> int:
+    """Return the number of blocks that the policy cuts so many records into; 1 without blocks."""
+    blocks = Blocks.of(policy)
+    return 1 if blocks is None else blocks.block_count_for(n_records) or 1

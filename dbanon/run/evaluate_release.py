@@ -171,7 +171,7 @@ def evaluate_release(
                 risk,
                 class_columns=entry.quasi_identifiers,
                 design_weight=entry.design_weight.get("column"),
-                entity=entry.entity,
+                person_column=entry.entity,
                 entity_normalize=report.arguments.get("entity_normalize"),
             )
     return ReleaseEvaluation(

@@ -95,7 +95,7 @@ def compare_relations(
     *,
     class_columns: Sequence[str],
     design_weight: str | None,
-    entity: str | None,
+    person_column: str | None,
     entity_normalize: str | None,
 ) -> RiskFigures:
     """Measure the risk of a source and of its release in one database; neither needs a row key.
@@ -105,7 +105,7 @@ def compare_relations(
     class_columns : the released columns of quasi-identifiers and strata. Two columns of bounds
         stand for their column in the source.
     design_weight : the column with the design weight; None without one.
-    entity : the column that identifies persons in the source; None if each row is a person.
+    person_column : the column that identifies persons in the source; None if each row is one.
     entity_normalize : how its texts are compared, as in ``Job``.
 
     Raises
@@ -118,8 +118,8 @@ def compare_relations(
     source_names = [attribute.name for attribute in source.schema.attributes]
     released_names = [attribute.name for attribute in released.schema.attributes]
     source_columns = _list_released(source_names, class_columns)
-    if entity is not None:
-        person = as_identifier(source.attribute(entity), entity_normalize)
+    if person_column is not None:
+        person = as_identifier(source.attribute(person_column), entity_normalize)
         _require_rows_of_persons(session, source, person)
     names = risk.columns(tuple(source_columns), design_weight)
     parts = [part for parts in _list_released(names, released_names).values() for part in parts]

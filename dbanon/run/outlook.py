@@ -9,14 +9,17 @@ from dbanon.data.chunks import bytes_per_record, require_memory
 from dbanon.data.schema import Kind
 from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.data.words import also_under_former_key
-from dbanon.errors import InvalidParameter, UnsupportedType
+from dbanon.errors import DbanonError, InvalidParameter, UnsupportedType
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import WHOLE_PERSONS
 from dbanon.job.job import Job
 from dbanon.job.requirements import CLIENT
 from dbanon.job.weight import MEAN, WEIGHT_RECORD
 from dbanon.methods.forecast import Shape, describe_seconds
-from dbanon.partitioning.forecast import forecast
+from dbanon.partitioning.coding import code_columns
+from dbanon.partitioning.forecast import ClusteringSeconds, forecast
+from dbanon.partitioning.nulls import merge_nulls
+from dbanon.partitioning.trials import MIN_RECORDS, SAMPLE_RECORDS, forecast_by_trials
 from dbanon.release.joint_rows import PERSON_ROWS
 from dbanon.release.publication import compute_published_loss
 from dbanon.release.words import (
@@ -38,6 +41,7 @@ from dbanon.sessions.names import parse_relation
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 from dbanon.stores.ports import Source
+from dbanon.stores.sample import read_sample
 from dbanon.stores.source_counts import require_feasible
 from dbanon.stores.sql_source import SqlSource
 
@@ -253,7 +257,8 @@ def build_outlook(
 ) -> Outlook:
     """Plan a job: check everything that can be checked without reading rows, and describe the run.
 
-    This counts rows and checks rights and names. It changes nothing and records no run.
+    This counts rows and checks rights and names. Only the forecast of the time reads a sample of
+    them. It changes nothing and records no run.
 
     Parameters
     ----------
@@ -308,8 +313,15 @@ def build_outlook(
         planned_changes = plan_changes(
             job, planned.written_output, sql_target.session, target or source, keep_last
         )
+        # Values that cannot be read may abort the transaction, so this is the last that it does.
+        seconds_forecast = forecast(
+            planned.policy, rows - withheld, _forecast_shape(planned), distinct_share
+        )
+        if job.chain is None and not cluster:
+            by_trials = _forecast_by_trials(planned, sql_source, rows - withheld, distinct_share)
+            seconds_forecast = by_trials or seconds_forecast
     result = _assemble_outlook(
-        planned, rows, withheld, memory, distinct_share, planned_changes, clustering_summary
+        planned, rows, withheld, memory, seconds_forecast, planned_changes, clustering_summary
     )
     # If rows were copied from another system, describe how.
     if sql_source.copied_rows_summary:
@@ -347,7 +359,7 @@ def _assemble_outlook(
     rows: int,
     withheld: int,
     memory: int,
-    distinct_share: float,
+    seconds_forecast: ClusteringSeconds | None,
     planned_changes: Changes,
     clustering_summary: ClusteringSummary | None,
 ) -> Outlook:
@@ -357,12 +369,9 @@ def _assemble_outlook(
     ----------
     rows, withheld : number of rows of the source, and of those withheld because of a NULL.
     memory : the memory that a run needs, in bytes.
-    distinct_share : distinct combinations of quasi-identifiers per row, 0 to 1.
+    seconds_forecast : CPU seconds to find classes; None if unknown.
     """
     job, output = planned.job, planned.written_output
-    seconds_forecast = forecast(
-        planned.policy, rows - withheld, _forecast_shape(planned), distinct_share
-    )
     # Describe the trees that exist already. Hierarchies that a run builds from the values of a
     # column have no size yet, so only say where they come from.
     trees = {
@@ -437,6 +446,41 @@ def _measure_distinct_share(planned: Plan, source: SqlSource, rows: int) -> floa
     # In a mixed shape not all columns are numbers. Only then do forecasts count equal rows once.
     is_needed = _forecast_shape(planned).is_mixed and rows > 0
     return source.estimate_distinct_share(planned.relation, names) if is_needed else 1.0
+
+
+def _forecast_by_trials(
+    planned: Plan, source: SqlSource, rows: int, distinct_share: float
+) -> ClusteringSeconds | None:
+    """Forecast the CPU seconds to find classes by trials on a random sample of the rows.
+
+    Returns None for few rows, if the sample exceeds the memory limit, or if trials fail.
+
+    Parameters
+    ----------
+    rows : the number of rows to release.
+    distinct_share : distinct combinations of quasi-identifiers per row, 0 to 1.
+    """
+    attributes, limit = planned.roles.quasi_identifiers, planned.job.memory_limit
+    sample_bytes = SAMPLE_RECORDS * bytes_per_record(len(attributes), len(attributes))
+    if rows < MIN_RECORDS or (limit is not None and 2 * sample_bytes > limit):
+        return None
+    try:
+        # Half of the rows at most, so that the trials take no longer than the run.
+        share = min(SAMPLE_RECORDS / rows, 0.5)
+        microdata = read_sample(source.session, planned.relation, attributes, share)
+        microdata = code_columns(microdata, planned.policy, planned.zip_areas)
+        microdata = merge_nulls(microdata, planned.policy)
+        return forecast_by_trials(
+            microdata,
+            planned.policy_for(microdata),
+            rows,
+            _forecast_shape(planned),
+            distinct_share=distinct_share,
+            trees=planned.build_trees,
+        )
+    except (DbanonError, ValueError):
+        # The run refuses such values, or the sample has too few rows of a band.
+        return None
 
 
 def _estimate_memory(planned: Plan, rows: int, distinct_share: float) -> int:

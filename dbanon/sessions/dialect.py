@@ -27,6 +27,8 @@ class Dialect(ABC):
     name_limit: ClassVar[int | None] = None
     # SQL that follows the definition of a temporary table.
     staging_suffix: ClassVar[str] = ""
+    # SQL of a random number from 0 to 1, another one for each row.
+    random_number: ClassVar[str] = "random()"
     # Lower-case column names that views cannot have.
     unsupported_in_views: ClassVar[frozenset[str]] = frozenset()
 

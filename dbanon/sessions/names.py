@@ -5,7 +5,7 @@ The module also writes values and arrays as text for PostgreSQL statements.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import field
 from datetime import datetime
 
@@ -79,6 +79,17 @@ def quote(identifier: str, mark: str = DOUBLE_QUOTE) -> str:
 def quote_list(identifiers: Iterable[str], prefix: str = "") -> str:
     """Quote identifiers and join them with commas; ``prefix``, such as ``s.``, precedes each."""
     return ", ".join(prefix + quote(identifier) for identifier in identifiers)
+
+
+def unused_name(name: str, existing_names: Sequence[str]) -> str:
+    """Append underscores to a lower-case name until it differs from all existing names.
+
+    Case is ignored, as MariaDB and SQLite do for columns.
+    """
+    lower_names = {existing.lower() for existing in existing_names}
+    while name in lower_names:
+        name += "_"
+    return name
 
 
 def parse_relation(text: str) -> RelationName:

@@ -165,7 +165,7 @@ def estimate_distinct_share(session: Session, relation: Relation, names: Sequenc
     """
     columns = ", ".join(session.dialect.grouping_sql(relation.attribute(name)) for name in names)
     source = (
-        f"(SELECT {quote_list(names)} FROM {relation.relation_to_read.quoted}"
+        f"(SELECT {quote_list(names)} FROM {relation.relation_to_read.quoted} AS s"
         f" LIMIT {COMPARED_ROWS}) AS s"
     )
     n_rows, n_groups = session.rows(

@@ -141,9 +141,10 @@ def _values_subquery(session: Session, relation: RelationName, attribute: Attrib
     for separator in SEPARATORS:
         compact = f"replace({compact}, '{separator}', '')"
     text = session.dialect.text_of(value)
+    # DISTINCT keeps SQLite from computing the compact value again for each pattern.
     return (
-        f"(SELECT d.trimmed, upper({compact}) AS compact FROM"
-        f" (SELECT DISTINCT trim({text}) AS trimmed FROM {rows} AS s) AS d)"
+        f"(SELECT DISTINCT d.trimmed, upper({compact}) AS compact FROM"
+        f" (SELECT trim({text}) AS trimmed FROM {rows} AS s) AS d)"
     )
 
 

@@ -567,11 +567,15 @@ def _filtered_relation(
 
 
 def read_rows(
-    session: Session, relation: Relation, attributes: Sequence[Attribute]
+    session: Session, relation: Relation, attributes: Sequence[Attribute], share: float = 1.0
 ) -> list[SqlRow]:
     """Read columns without a row key, in no particular order.
 
     Integers, decimals and floats are returned as floats, and all other values as texts.
+
+    Parameters
+    ----------
+    share : the probability of each row to be read, 0 to 1.
     """
     expressions = ", ".join(
         f"CAST(s.{quote(attribute.name)} AS DOUBLE PRECISION)"
@@ -579,7 +583,11 @@ def read_rows(
         else session.dialect.text_of(attribute)
         for attribute in attributes
     )
-    return session.rows(f"SELECT {expressions} FROM {relation.relation_to_read.quoted} AS s")
+    where = relation.where_clause
+    if share < 1:
+        random_number = session.dialect.random_number
+        where = f" WHERE {random_number} < {share:.9f}{relation.and_not_null_condition}"
+    return session.rows(f"SELECT {expressions} FROM {relation.relation_to_read.quoted} AS s{where}")
 
 
 def recode_in_value_order(

@@ -29,7 +29,7 @@ from dbanon.sessions.base import (
     uncopyable_value_error,
 )
 from dbanon.sessions.dialect import Dialect
-from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.names import RelationName, quote, unused_name
 
 # A value as the driver sends it.
 MariadbValue: TypeAlias = int | float | str | bytes | Decimal | None
@@ -394,17 +394,6 @@ def quote_account(account: str | None) -> str:
     return f"{quote_name(user) if user else '``'}@{quote_name(host)}"
 
 
-def unused_name(name: str, existing_names: Sequence[str]) -> str:
-    """Append underscores to a lower-case name until it differs from all existing names.
-
-    Case is ignored, as MariaDB does for columns.
-    """
-    lower_names = {existing.lower() for existing in existing_names}
-    while name in lower_names:
-        name += "_"
-    return name
-
-
 def row_number_column(source: Relation) -> str:
     """Return a name for the copy's column of row numbers that no source column has."""
     return unused_name(ROW_NUMBER, [attribute.name for attribute in source.schema.attributes])
@@ -416,6 +405,7 @@ class MariadbDialect(Dialect):
     quotation_mark = QUOTATION_MARK
     name_limit = 64
     staging_suffix = STAGING_OPTIONS
+    random_number = "rand()"
 
     def text_of(self, attribute: Attribute) -> str:
         return as_text(attribute, f"s.{quote(attribute.name)}")

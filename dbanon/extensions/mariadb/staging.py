@@ -33,7 +33,7 @@ from dbanon.extensions.mariadb.errors import translate_errors
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation, ReleasedBatch, prepend_class_and_position
-from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.sessions.names import RelationName, quote, quote_list, unused_name
 from dbanon.sessions.session import Session
 from dbanon.sessions.storable_rows import storable_rows
 
@@ -332,8 +332,7 @@ class MariadbStaging(Session):
         [key] = source.required_locator.expressions
         read_columns = "".join(f", s.{quote(name)}" for name in source_columns)
         class_column, position_column = (
-            mariadb_dialect.unused_name(name, source_columns)
-            for name in (_CLASS, mariadb_dialect.ROW_NUMBER)
+            unused_name(name, source_columns) for name in (_CLASS, mariadb_dialect.ROW_NUMBER)
         )
         # Expressions of shifted dates read the position of a row.
         expressions = [

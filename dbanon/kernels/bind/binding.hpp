@@ -75,6 +75,8 @@ void bind_labels(nb::module_& m);
 void bind_sums(nb::module_& m);
 // Splitting and joining rows of COPY.
 void bind_rows(nb::module_& m);
+// Rows of Python's module sqlite3.
+void bind_sqlite_rows(nb::module_& m);
 // Minimal sample uniques.
 void bind_suda(nb::module_& m);
 

@@ -71,6 +71,7 @@ NB_MODULE(_kernels, m) {
     bind_labels(m);
     bind_sums(m);
     bind_rows(m);
+    bind_sqlite_rows(m);
     bind_suda(m);
     bind_cutting(m);
 }

@@ -9,7 +9,7 @@ Public methods without a docstring override documented ones of ``sessions.sessio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -18,6 +18,7 @@ import sqlalchemy
 from numpy.typing import NDArray
 
 from dbanon.data.chunks import Chunk
+from dbanon.data.counts import Recount
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Schema
@@ -25,7 +26,7 @@ from dbanon.data.types import SqlRow
 from dbanon.errors import MixedTypes
 from dbanon.job.job import DEFAULT_CHUNK_ROWS
 from dbanon.recoding import ReleasedColumn
-from dbanon.sessions import statements
+from dbanon.sessions import recount_statements, statements
 from dbanon.sessions.base import (
     Locator,
     OnSql,
@@ -34,7 +35,7 @@ from dbanon.sessions.base import (
     prepend_class_and_position,
     row_id_shadowed_error,
 )
-from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.names import RelationName, quote, quote_list, unused_name
 from dbanon.sessions.storable_rows import storable_rows
 from dbanon.stores.file_session import FileSession
 from dbanon.stores.sqlite import dialect
@@ -47,6 +48,12 @@ from dbanon.stores.sqlite.errors import translate_errors
 from dbanon.stores.sqlite.ledger import SqliteLedger
 from dbanon.stores.sqlite.publication import SqlitePublication
 from dbanon.stores.sqlite.tags import SqlitePersonTags
+
+# With so many rows a statement, labels are staged in half the time; SQLite takes 999 parameters.
+_ROWS_PER_INSERT = 100
+# The staging table of the source's released rows in their order: ordinal, class, position, and the
+# source columns, under their own names unless one is called as one of these.
+_SORTED_ROWS = "dbanon_sorted"
 
 
 class SqliteSession(FileSession):
@@ -88,8 +95,7 @@ class SqliteSession(FileSession):
         if not typed_attributes:
             return tuple(attributes)
         checks = [
-            f"sum(s.{quote(a.name)} IS NOT NULL AND ({dialect.well_formed_condition(a)}) IS NOT 1),"
-            f" {dialect.longest_or_largest_expression(a)}"
+            f"{dialect.malformed_count(a)}, {dialect.longest_or_largest_expression(a)}"
             for a in typed_attributes
         ]
         results = self.rows(
@@ -128,9 +134,11 @@ class SqliteSession(FileSession):
         query = (
             f"SELECT {', '.join(expressions)} FROM {source.from_clause}{joins}{source.where_clause}"
         )
-        for rows in self.connection.batches(query, chunk_rows):
-            keys, *columns = zip(*rows, strict=True)
-            yield dialect.to_chunk(np.array(keys, np.int64).reshape(-1, 1), columns, attributes)
+        self.connection.report(query)
+        with translate_errors():
+            cursor = self.connection.driver.execute(query)
+            while len((chunk := dialect.take_chunk(cursor, chunk_rows, attributes)).keys):
+                yield chunk
 
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
@@ -146,6 +154,24 @@ class SqliteSession(FileSession):
 
     def read_numbers(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         return (np.array(rows, np.float64) for rows in self.connection.batches(query, chunk_rows))
+
+    def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
+        keys = self.catalog.columns_as_displayed(relation, quasi_identifiers)
+        if self._is_stored(relation):
+            # A column that stores all numbers as floats does not hold both 1 and 1.0, so that the
+            # value alone, which is the first expression, tells its values apart.
+            source = self.catalog.find_source(relation)
+            keys = [
+                key[:1] if dialect.has_real_affinity(source.attribute(name).sql_type) else key
+                for name, key in zip(quasi_identifiers, keys, strict=True)
+            ]
+        return Recount.of_sizes(self.rows(recount_statements.recount_classes(relation, keys)))
+
+    def _is_stored(self, relation: RelationName) -> bool:
+        """Whether a relation is an ordinary table: neither a view nor a virtual table."""
+        query = "SELECT count(*) FROM sqlite_master WHERE name = ? AND rootpage > 0"
+        [(n_stored,)] = self.rows(query, (self.catalog.resolve_output(relation).name,))
+        return bool(n_stored)
 
     # -- staging ----------------------------------------------------------------------------------
 
@@ -174,8 +200,18 @@ class SqliteSession(FileSession):
         # The join looks labels up one by one, which a primary key makes faster.
         columns = [("key0", "INTEGER PRIMARY KEY"), ("class", "INTEGER"), ("position", "INTEGER")]
         order = np.argsort(keys[:, 0])
-        value_lists = (values[order].tolist() for values in (keys[:, 0], classes, positions))
-        self._stage(statements.LABELS, columns, zip(*value_lists, strict=True))
+        self._stage(statements.LABELS, columns, ())
+        statement = f"INSERT INTO {quote(statements.LABELS)} VALUES (?, ?, ?)"
+        many_rows = statement + ", (?, ?, ?)" * (_ROWS_PER_INSERT - 1)
+        with translate_errors():
+            for start in range(0, len(order), DEFAULT_CHUNK_ROWS):
+                chunk = order[start : start + DEFAULT_CHUNK_ROWS]
+                rows = np.column_stack((keys[chunk, 0], classes[chunk], positions[chunk]))
+                n_in_many = len(rows) - len(rows) % _ROWS_PER_INSERT
+                # Three values a row, for many rows at once.
+                values = rows[:n_in_many].reshape(-1, 3 * _ROWS_PER_INSERT)
+                self.connection.driver.executemany(many_rows, values.tolist()).close()
+                self.connection.driver.executemany(statement, rows[n_in_many:].tolist()).close()
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
         class_columns = [("class", "INTEGER PRIMARY KEY")]
@@ -217,6 +253,48 @@ class SqliteSession(FileSession):
                 attributes, rows, dialect.to_storable, first_value_index=0
             )
             self.connection.driver.executemany(insert_statement, rows_to_store).close()
+
+    def insert(
+        self,
+        table: RelationName,
+        values: Mapping[str, str],
+        source: Relation | None,
+        source_columns: Sequence[str] = (),
+        joins: str = "",
+    ) -> None:
+        if source is None:
+            super().insert(table, values, source, source_columns, joins)
+            return
+        # First sort the rows, then look up the values of their classes: in the order of the
+        # source, each lookup would read another page.
+        ordinal, class_column, position_column = (
+            unused_name(name, source_columns) for name in ("ordinal", "class", "position")
+        )
+        sorted_columns = [class_column, position_column, *source_columns]
+        # Without a type, a column keeps values as they are.
+        columns = [(ordinal, "INTEGER PRIMARY KEY"), *((name, "") for name in sorted_columns)]
+        self.run(statements.create_staging(_SORTED_ROWS, columns))
+        read_columns = "".join(f", s.{quote(name)}" for name in source_columns)
+        released_rows = statements.released_rows(
+            source.from_clause, source.required_locator.expressions
+        )
+        self.run(
+            f"INSERT INTO {quote(_SORTED_ROWS)} ({quote_list(sorted_columns)})"
+            f" SELECT l.class, l.position{read_columns} FROM {released_rows}"
+            " ORDER BY l.class, l.position"
+        )
+        # Expressions of shifted dates read the position of a row.
+        expressions = [
+            value.replace(statements.ROW_POSITION, f"s.{position_column}")
+            for value in values.values()
+        ]
+        # SQLite does not reorder the tables of a CROSS JOIN.
+        self.run(
+            f"INSERT INTO {table.quoted} ({quote_list(values)}) SELECT {', '.join(expressions)}"
+            f" FROM {quote(_SORTED_ROWS)} AS s CROSS JOIN {quote(statements.CLASSES)} AS c"
+            f" ON c.class = s.{class_column}{joins} ORDER BY s.{ordinal}"
+        )
+        self.run(f"DROP TABLE {self.temporary_schema}.{quote(_SORTED_ROWS)}")
 
     def exact_totals(
         self,
