@@ -233,15 +233,17 @@ def _draw_bins(
 ) -> tuple[NDArray[np.int64], Floats]:
     """Draw the bin of each row, int64 (n,), by the weights of its group; and the offset in it.
 
-    The number of rows of a group in a bin differs from the exact proportion by less than one.
+    The number of rows of a group in a bin differs from the exact proportion by less than one. That
+    of all groups together differs little more, as ``_balance_bins`` allows.
 
     Parameters
     ----------
-    weights : float64 (groups, bins).
+    weights : the expected share of all rows, float64 (groups, bins); it need not sum to 1.
     groups : the group of each row, int64 (n,).
     coordinates : a number from 0 to 1 for each row, float64 (n,), in whose order a group's rows get
         bins.
     """
+    expected_rows = len(groups) * weights.sum(axis=0) / max(weights.sum(), 1e-300)
     # Without information about such rows, draw uniformly.
     weights = np.where(weights.sum(axis=1, keepdims=True) > 0, weights, 1.0)
     # Group g has the range from g to g + 1, so that one search finds the bins of all groups.
@@ -257,12 +259,47 @@ def _draw_bins(
     positions = (ranks + starts[group_of_row]) / group_sizes[group_of_row] + group_of_row
     n_bins = weights.shape[1]
     cells = np.searchsorted(upper.reshape(-1)[:-1], positions, side="right")
-    cells = np.clip(cells - group_of_row * n_bins, 0, n_bins - 1)
-    width = weights[group_of_row, cells] / weights[group_of_row].sum(axis=1)
+    cells = group_of_row * n_bins + np.clip(cells - group_of_row * n_bins, 0, n_bins - 1)
+    counts = np.bincount(cells, minlength=weights.size).reshape(weights.shape)
+    shares = weights / weights.sum(axis=1, keepdims=True)
+    _balance_bins(counts, group_sizes[:, None] * shares, expected_rows)
+    # In each group, the order of rows stays.
+    cells = np.repeat(np.tile(np.arange(n_bins), len(weights)), counts.reshape(-1))
+    width = shares[group_of_row, cells]
     bins, offsets = np.empty(len(rows), np.int64), np.empty(len(rows))
     bins[rows] = cells
     offsets[rows] = 1 - (upper[group_of_row, cells] - positions) / np.maximum(width, 1e-300)
     return bins, offsets.clip(0.0, 1.0)
+
+
+def _balance_bins(counts: NDArray[np.int64], exact: Floats, expected_rows: Floats) -> None:
+    """Move rows from bins that have too many in all groups to bins that have too few.
+
+    The rounding of many groups adds up. A row only moves in a group whose count was rounded up in
+    the one bin and down in the other one, so that counts still differ from ``exact`` by less than
+    one. No row moves for less than a whole row too many and too few.
+
+    Parameters
+    ----------
+    counts : the rows of each group in each bin, int64 (groups, bins); changed in place.
+    exact : the same in exact proportion, float64 (groups, bins).
+    expected_rows : the rows of each bin in all groups that the model expects, float64 (bins,).
+    """
+    excess = counts.sum(axis=0) - expected_rows
+    rounding = counts - exact
+    for source in np.argsort(-excess):
+        for target in np.argsort(excess):
+            n_moves = int(min(excess[source], -excess[target]))
+            if n_moves < 1:
+                break
+            groups = np.flatnonzero((rounding[:, source] > 0) & (rounding[:, target] < 0))
+            # Groups that come nearest to ``exact``.
+            gains = rounding[groups, source] - rounding[groups, target]
+            groups = groups[np.argsort(-gains)[:n_moves]]
+            for bin_, change in ((source, -1), (target, 1)):
+                counts[groups, bin_] += change
+                rounding[groups, bin_] += change
+                excess[bin_] += change * len(groups)
 
 
 def _marginalize_joint(table: Floats, columns: Clique, retained_columns: Clique) -> Floats:

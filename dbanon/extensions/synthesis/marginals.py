@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from dbanon.errors import InvalidParameter, NoiseTooLarge, TooFewRecords, pluralize
 from dbanon.extensions.synthesis.accounting import ACCOUNTINGS, Accounting
 from dbanon.extensions.synthesis.dependence import count_two_way, spread_rows_evenly
-from dbanon.extensions.synthesis.domains import assign_bins
+from dbanon.extensions.synthesis.domains import OTHER_LABEL, assign_bins
 from dbanon.extensions.synthesis.estimation import NoisyTable, fit_model, reconcile_tables
 from dbanon.extensions.synthesis.histogram import (
     HistogramMargin,
@@ -84,6 +84,8 @@ _MAX_WEIGHTED_VALUES = 24
 # The values of a numeric column are counted, not their ranges, if there are at least so many rows
 # per value, relative to the noise. Levels of ranges cost more than one count with Laplace noise.
 _MIN_ROWS_PER_VALUE = {True: 6, False: 20}
+# No row gets the leaf for unlisted values if its noisy count is below so many standard deviations.
+_MIN_OTHER = 1.0
 # A range of a histogram is divided into so many parts along a smooth density.
 _PARTS_PER_RANGE = 8
 # Of the amount of a round, the share for choosing its pair.
@@ -104,8 +106,8 @@ _MIN_ROWS_TO_NOISE = 5
 _NOISE_PENALTY = 0.5
 # The number that one row counts as in a score, so that fractions of a row are integers.
 _UNITS_PER_ROW = 16
-# Maximum steps of the fit in each round, and of the final fit.
-_ROUND_STEPS, _FINAL_STEPS = 40, 300
+# Maximum steps of the fit in each round, and of the final fit, which then matches single columns.
+_ROUND_STEPS, _FINAL_STEPS, _FINAL_SWEEPS = 40, 300, 2
 # Smallest share of a bin in the model, whose logarithm must be finite, and smallest variance.
 _MIN_SHARE, _MIN_VARIANCE = 1e-6, 1e-6
 
@@ -372,14 +374,32 @@ def _measure_margin(
     counts = accounting.add_noise(
         noise, count_rows_per_leaf(leaves, n_leaves), amount_shares.leaf_scales[j]
     )
-    shares = project_to_simplex(counts.astype(np.float64), 1.0 * amount_shares.n) / amount_shares.n
     if tree is None:
+        shares = _estimate_shares(counts, amount_shares.n)
         return GridMargin(
             CategoricalMargin(
                 shares, group_adjacent_values(shares, min(amount_shares.limit_bins(j), n_values))
             )
         )
-    return CategoricalMargin(shares, assign_bins(tree, shares, amount_shares.limit_bins(j)))
+    # Most tables have no unlisted value. If noise explains the count of these, its rows would be
+    # noise, and so would be all counts of two columns that have this leaf.
+    other = tree.positions.get(OTHER_LABEL)
+    deviation = math.sqrt(accounting.variance(amount_shares.leaf_scales[j]))
+    if other is None or n_leaves <= 2 or counts[other] >= _MIN_OTHER * deviation:
+        other = None
+    shares = _estimate_shares(counts, amount_shares.n, other)
+    margin = CategoricalMargin(shares, assign_bins(tree, shares, amount_shares.limit_bins(j)))
+    return margin if other is None else margin.without_leaf(other)
+
+
+def _estimate_shares(
+    counts: NDArray[np.int64], n: int, unused_leaf: int | None = None
+) -> NDArray[np.float64]:
+    """Estimate the share of n rows with each leaf from noisy counts, int64 (L,)."""
+    is_used = np.arange(len(counts)) != unused_leaf
+    shares = np.zeros(len(counts))
+    shares[is_used] = project_to_simplex(counts[is_used].astype(np.float64), 1.0 * n) / n
+    return shares
 
 
 def _measure_histogram_margin(
@@ -460,7 +480,7 @@ class _PairSelection:
                 raise AssertionError(f"all rounds cost {price}, more than {max_price}")
             if self._run_round(pairs, round_amount, noise):
                 round_amount *= 2
-        self._fit(_FINAL_STEPS)
+        self._fit(_FINAL_STEPS, _FINAL_SWEEPS)
         return self
 
     def _run_round(
@@ -486,7 +506,7 @@ class _PairSelection:
         points = draw_even_points(self._amount_shares.p, n, rng)
         return self._tree.draw_rows(self._beliefs, points)
 
-    def _fit(self, max_steps: int) -> None:
+    def _fit(self, max_steps: int, n_sweeps: int = 0) -> None:
         """Fit the model to all tables, starting from the potentials of the last fit."""
         cliques = find_maximal_cliques([table.columns for table in self._tables], self._n_bins)
         self._tree = JunctionTree(cliques, self._n_bins)
@@ -503,6 +523,7 @@ class _PairSelection:
             n,
             self._potentials,
             max_steps=max_steps,
+            n_sweeps=n_sweeps,
         )
 
     def _list_candidates(self) -> list[tuple[int, int]]:

@@ -105,10 +105,12 @@ class CategoricalMargin:
     ----------
     shares : the share of the rows with each leaf, float64 (L,), summing to 1.
     bins : the bin of each leaf, int64 (L,).
+    n_unused_leaves : number of leaves that no row gets, whose noisy counts are not in ``shares``.
     """
 
     shares: NDArray[np.float64]
     bins: NDArray[np.int64]
+    n_unused_leaves: int = 0
 
     @property
     def bin_shares(self) -> NDArray[np.float64]:
@@ -120,7 +122,7 @@ class CategoricalMargin:
     @property
     def n_counts(self) -> int:
         """See ``Margin``."""
-        return len(self.bins)
+        return len(self.bins) - self.n_unused_leaves
 
     def locate(
         self, column: NDArray[np.int64], rng: np.random.Generator
@@ -136,6 +138,13 @@ class CategoricalMargin:
                 weights / cumulative[-1],
             )
         return self.bins[column], offsets[column] + rng.random(len(column)) * widths[column]
+
+    def without_leaf(self, leaf: int) -> CategoricalMargin:
+        """Put a leaf that no row gets in the bin of the leaf with the most rows."""
+        bins = self.bins.copy()
+        bins[leaf] = bins[self.shares.argmax()]
+        bins = np.unique(bins, return_inverse=True)[1].reshape(-1).astype(np.int64)
+        return CategoricalMargin(self.shares, bins, self.n_unused_leaves + 1)
 
     def _weigh_leaves(self, leaves: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the shares of a bin's leaves; equal weights if the bin is empty."""

@@ -205,6 +205,19 @@ def test_values_are_drawn_by_their_shares_within_a_bin():
     assert 0 <= places[1] <= 0.75 <= places[3] <= 1
 
 
+def test_a_leaf_without_rows_joins_the_bin_of_the_leaf_with_the_most():
+    margin = CategoricalMargin(np.array([0.4, 0.0, 0.5, 0.1]), np.array([0, 1, 2, 1]))
+    without = margin.without_leaf(1)
+    assert without.bins.tolist() == [0, 2, 2, 1]
+    assert (margin.n_counts, without.n_counts) == (4, 3)
+    values = without.to_values(np.full(9, 2), np.linspace(0, 0.999, 9))
+    assert set(values.tolist()) == {2.0}
+    # A bin that nothing is left in is not kept.
+    with_two_bins = CategoricalMargin(np.array([0.7, 0.0, 0.3]), np.arange(3)).without_leaf(1)
+    assert with_two_bins.bins.tolist() == [0, 0, 1]
+    np.testing.assert_allclose(with_two_bins.bin_shares, [0.7, 0.3])
+
+
 # Refusals, and public domains
 
 

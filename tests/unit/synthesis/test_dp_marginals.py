@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import dbanon
 from dbanon import errors
 from dbanon.extensions.synthesis import marginals, ranks
-from dbanon.extensions.synthesis.domains import BOOLEAN_HIERARCHY
+from dbanon.extensions.synthesis.domains import BOOLEAN_HIERARCHY, add_other_leaf
 from dbanon.extensions.synthesis.marginals import divide_amount, dp_marginals
 from dbanon.extensions.synthesis.noise import OpenDpNoise
 from dbanon.extensions.synthesis.shares import GRID
@@ -23,7 +23,8 @@ from tests.unit.synthesis.test_audits import NEVER, bound
 
 import_or_skip("opendp")
 
-TREE = flat_hierarchy([str(i) for i in range(6)])
+LISTED = flat_hierarchy([str(i) for i in range(6)])
+TREE = add_other_leaf(LISTED)
 TREES = (TREE, BOOLEAN_HIERARCHY, None, None)
 VALUES = (0, 0, 0, 5)
 AMOUNTS = {"pure": 3.0, "zcdp": rho_of(3.0, 1e-9)}
@@ -45,7 +46,7 @@ def neighbours(draw):
     other = table.copy()
     row = draw(st.integers(0, table.shape[1] - 1))
     other[:, row] = [
-        draw(st.integers(0, 5)),
+        draw(st.integers(0, 6)),
         draw(st.integers(0, 1)),
         draw(st.integers(0, GRID)),
         draw(st.integers(0, 4)) * GRID // 4,
@@ -108,7 +109,7 @@ def test_draws_are_the_same_whatever_the_rows_are(accounting):
     n = 600
     divided = divide_amount(n, AMOUNTS[accounting], accounting, TREES, VALUES)
     seen = []
-    ends = np.array([[5], [1], [GRID], [GRID]])
+    ends = np.array([[6], [1], [GRID], [GRID]])
     for table in (rows(n), np.zeros((4, n), np.int64), np.tile(ends, n)):
         transcript = Transcript()
         released = dp_marginals(table, divided, transcript, np.random.default_rng(0))
@@ -141,7 +142,7 @@ def test_idle_rounds_make_later_ones_larger_and_cost_no_more_together(accounting
     table = rng.integers(0, 6, (p, n))
     if dependent:
         table[1:] = (table[0] + rng.integers(0, 2, (p - 1, n))) % 6
-    divided = divide_amount(n, AMOUNTS[accounting], accounting, [TREE] * p, [0] * p)
+    divided = divide_amount(n, AMOUNTS[accounting], accounting, [LISTED] * p, [0] * p)
     transcript = Transcript(2)
     dp_marginals(table, divided, transcript, rng)
     amount = divided.amount
@@ -373,6 +374,26 @@ def test_dependence_is_released(more):
     assert (synthetic.method, synthetic.n_rows) == ("dp_marginals", 1000)
     assert ((synthetic.columns["job"] == "nurse") == synthetic.columns["ill"]).mean() > 0.95
     assert "graphical model of up to 1 two-way counts" in synthetic.method_notes[1]
+
+
+@pytest.mark.parametrize("accounting", AMOUNTS)
+def test_rows_are_unlisted_if_noise_does_not_explain_them(accounting):
+    """Noise on an empty count is above its deviation in one of six runs, and above 0 in half."""
+    n, rng = 1200, np.random.default_rng(7)
+    listed = rng.integers(0, 6, (2, n))
+    unlisted = np.where(rng.random((2, n)) < 0.2, 6, listed)
+    divided = divide_amount(n, AMOUNTS[accounting], accounting, [TREE] * 2, [0] * 2)
+
+    def shares_of_unlisted(table):
+        return [
+            (dp_marginals(table, divided, Transcript(seed), np.random.default_rng(seed)) == 6).mean(
+                axis=1
+            )
+            for seed in range(15)
+        ]
+
+    assert 0.6 < np.mean(np.equal(shares_of_unlisted(listed), 0)) < 1
+    assert np.mean(shares_of_unlisted(unlisted)) == pytest.approx(0.2, abs=0.02)
 
 
 @pytest.mark.parametrize("accounting", AMOUNTS)

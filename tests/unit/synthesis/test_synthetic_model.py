@@ -119,6 +119,36 @@ def test_the_weight_by_hand():
     assert estimate_weights(tables, 100) == pytest.approx([0.001, 0.001, 0.5 * 100 / 396])
 
 
+# Single columns
+
+
+def test_the_model_has_the_counts_of_single_columns():
+    """However few steps a fit may take, and also if noisy tables have cells below 0."""
+    rng, n, sizes = np.random.default_rng(6), 2000, (4, 5, 3)
+    tables = [
+        NoisyTable((j,), n * rng.dirichlet(np.ones(size)), 30.0) for j, size in enumerate(sizes)
+    ]
+    for pair in ((0, 1), (1, 2)):
+        shape = [sizes[j] for j in pair]
+        noisy = n * rng.dirichlet(np.full(np.prod(shape), 0.3)).reshape(shape)
+        tables.append(NoisyTable(pair, noisy + rng.normal(0, 30, shape), 900.0))
+    tables = reconcile_tables(tables, n)
+    tree = JunctionTree([(0, 1), (1, 2)], sizes)
+    logarithms = [np.log(np.maximum(table.counts / n, 1e-6)) for table in tables[:3]]
+
+    def distance(n_sweeps):
+        beliefs, _ = fit_model(tree, tables, logarithms, n, max_steps=5, n_sweeps=n_sweeps)
+        columns = [beliefs[0].sum(axis=1), beliefs[0].sum(axis=0), beliefs[1].sum(axis=0)]
+        return sum(
+            np.abs(column - table.counts / n).sum()
+            for column, table in zip(columns, tables, strict=False)
+        )
+
+    assert distance(0) > 0.01
+    assert distance(2) < 0.1 * distance(0)
+    assert distance(20) < 1e-4
+
+
 # Points that fill a cube evenly
 
 
@@ -161,9 +191,33 @@ def test_bins_are_drawn_as_one_by_one(seed):
     weights = rng.random((n_groups, n_bins)) * (rng.random((n_groups, n_bins)) < 0.7)
     groups, coordinates = rng.integers(0, n_groups, n), rng.random(n)
     bins, offsets = _draw_bins(weights, groups, coordinates)
+    assert ((offsets >= 0) & (offsets <= 1)).all()
     expected_bins, expected_offsets = bins_one_by_one(weights, groups, coordinates)
-    assert bins.tolist() == expected_bins.tolist()
-    np.testing.assert_allclose(offsets, expected_offsets, atol=1e-6)
+    expected_rows = n * weights.sum(axis=0) / max(weights.sum(), 1e-9)
+
+    def balance(some_bins):
+        excess = np.bincount(some_bins, minlength=n_bins) - expected_rows
+        return min(excess.max(), -excess.min())
+
+    if balance(expected_bins) < 1:
+        assert bins.tolist() == expected_bins.tolist()
+        np.testing.assert_allclose(offsets, expected_offsets, atol=1e-6)
+    assert balance(bins) <= max(balance(expected_bins), 1)
+    shares = np.where(weights.sum(axis=1, keepdims=True) > 0, weights, 1.0)
+    shares /= shares.sum(axis=1, keepdims=True)
+    for group in range(n_groups):
+        counts = np.bincount(bins[groups == group], minlength=n_bins)
+        assert (np.abs(counts - counts.sum() * shares[group]) < 1 + 1e-9).all()
+
+
+def test_rounding_of_many_groups_does_not_add_up():
+    """As many groups as rows: each row's bin is drawn by the weights of a group of its own."""
+    rng, n = np.random.default_rng(5), 4000
+    weights = rng.dirichlet(np.ones(8), n)
+    bins, _ = _draw_bins(weights, rng.permutation(n), rng.random(n))
+    excess = np.bincount(bins, minlength=8) - weights.sum(axis=0)
+    # The standard deviation of random rounding is about 20 rows.
+    assert np.abs(excess).max() < 3
 
 
 def test_tables_of_independent_columns_are_nearer_than_those_of_random_rows():
