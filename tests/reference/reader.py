@@ -151,6 +151,7 @@ def squares_of(pairs: Pairs) -> PublicSums:
     return compute_public_sums(
         column.original,
         column.released,
+        0,
         pairs.partition,
         None,
         squared=True,
