@@ -262,9 +262,14 @@ class SqliteSession(FileSession):
         source_columns: Sequence[str] = (),
         joins: str = "",
     ) -> None:
-        # Expressions of shifted dates read the position of a row, which sorted rows do not have.
-        reads_position = any(statements.ROW_POSITION in value for value in values.values())
-        if source is None or reads_position:
+        # Sorted rows have no positions. Their columns have no collation and no affinity, on which
+        # comparisons in other expressions and in joins depend.
+        copied_values = {f"s.{quote(name)}" for name in source_columns}
+        copies_only = not joins and all(
+            value in copied_values or (value.startswith("c.") and "s." not in value)
+            for value in values.values()
+        )
+        if source is None or not copies_only:
             super().insert(table, values, source, source_columns, joins)
             return
         # First sort the rows, then look up the values of their classes: in the order of the
@@ -287,7 +292,7 @@ class SqliteSession(FileSession):
         self.run(
             f"INSERT INTO {table.quoted} ({quote_list(values)}) SELECT {', '.join(values.values())}"
             f" FROM {quote(_SORTED_ROWS)} AS s CROSS JOIN {quote(statements.CLASSES)} AS c"
-            f" ON c.class = s.{class_column}{joins} ORDER BY s.{ordinal}"
+            f" ON c.class = s.{class_column} ORDER BY s.{ordinal}"
         )
         self.run(f"DROP TABLE {self.temporary_schema}.{quote(_SORTED_ROWS)}")
 
