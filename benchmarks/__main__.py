@@ -100,7 +100,7 @@ WITH_ANOTHER = (
     "synthesis_seven",
     "untuned",
 )
-WITH_BIG = ("spark", "spill_memory")
+WITH_BIG = ("spark", "spill_memory", "untuned")
 RESULTS = Path(__file__).resolve().parent / "results"
 DOCS = RESULTS.parents[1] / "docs"
 IN_DOCS = {
@@ -129,7 +129,7 @@ def main() -> None:
             parser.error(f"no benchmark {name}")
         options = {"other_python": arguments.beside} if name in WITH_ANOTHER else {}
         if name in WITH_BIG:
-            options = {"big": arguments.big}
+            options |= {"big": arguments.big}
         try:
             text = importlib.import_module(f"benchmarks.{name}").run(arguments.quick, **options)
         except NotMeasuredError as error:

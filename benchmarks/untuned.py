@@ -27,7 +27,7 @@ from benchmarks.mixed_speed import READ_TABLE
 
 K, SEED, TURNS = 5, 7, 2
 METHODS = ("mdav", "gaa_cp", "mondrian")
-# The larger tables are for the forecast of this version alone.
+# The larger tables, with ``--big``, are for the forecast of this version alone.
 SIZE, LARGE_SIZE = 50_000, 400_000
 # What would take more than this, as the smaller table forecasts, is not run.
 LIMIT = 240.0
@@ -67,7 +67,7 @@ print(json.dumps([seconds, planned.forecast and planned.forecast["seconds"], pla
 Numbers = NDArray[np.float64]
 
 
-def run(quick: bool = False, other_python: str | None = None) -> str:
+def run(quick: bool = False, other_python: str | None = None, big: bool = False) -> str:
     """Measure all calls; return Markdown."""
     known_versions = versions(other_python)
     header = ["table", "n", "method"]
@@ -77,7 +77,7 @@ def run(quick: bool = False, other_python: str | None = None) -> str:
         for unit in ("s", "forecast", "forecast / s")
     ]
     header.append("plan s")
-    sizes = (SIZE // 4,) if quick else (SIZE, LARGE_SIZE)
+    sizes = [SIZE // 4] if quick else [SIZE, *([LARGE_SIZE] if big else [])]
     rows = list(_rows(known_versions, sizes))
     ratios = [float(row[5]) for row in rows if isinstance(row[5], float)]
     n_near = sum(1 / 1.5 <= ratio <= 1.5 for ratio in ratios)
