@@ -6,10 +6,12 @@ namespace dbanon {
 
 namespace {
 
-// A visit of a tree takes as long as a scan of about this many tuples.
-constexpr std::int64_t kScannedPerVisit = 16;
-// Visits are compared with scans over this many queries.
-constexpr std::int32_t kQueriesPerChoice = 64;
+// A visit of a tree takes as long as a scan of at least this many tuples: 6 with few columns, up to 38
+// with uneven trees.
+constexpr std::int64_t kScannedPerVisit = 6;
+// Visits are compared with scans over this many queries, since a few queries of a tree that is fast
+// otherwise may visit most of it.
+constexpr std::int32_t kQueriesPerChoice = 512;
 
 std::atomic<SearchMode>& search_mode() {
     static std::atomic<SearchMode> mode{SearchMode::kMeasured};
