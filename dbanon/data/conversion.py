@@ -8,10 +8,16 @@ dates, and numpy 2.5 raises OverflowError.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dbanon.data.schema import Kind
+
+# The units in which columns of these kinds are numbers since 1970-01-01.
+TIME_UNITS = {Kind.DATE: "D", Kind.TIMESTAMP: "us"}
 
 
 def is_numeric_text(arrow_type: object) -> bool:
@@ -22,6 +28,23 @@ def is_numeric_text(arrow_type: object) -> bool:
     storage = str(getattr(arrow_type, "storage_type", ""))
     name = getattr(arrow_type, "type_name", "")
     return name == "numeric" and storage in ("string", "large_string")
+
+
+def texts_to_numbers(texts: Sequence[str | None], unit: str) -> NDArray[np.float64]:
+    """Convert texts of dates or times to numbers since 1970-01-01, float64 (n,); 0 for None.
+
+    Parameters
+    ----------
+    unit : a numpy unit, such as "D" or "us".
+
+    Raises
+    ------
+    ValueError, OverflowError : a text is no date or time of the unit.
+    """
+    moments = np.array(
+        ["1970-01-01" if text is None else text for text in texts], f"datetime64[{unit}]"
+    )
+    return moments.astype(np.int64).astype(np.float64)
 
 
 def to_unit(moments: NDArray[np.datetime64], unit: str) -> NDArray[np.datetime64]:

@@ -178,7 +178,8 @@ def plan(
 ) -> Outlook:
     """Show what ``anonymize`` would do with these arguments, or refuse as ``anonymize`` would.
 
-    This counts rows and checks names, types and rights. It changes nothing and records no run.
+    This counts rows and checks names, types and rights. It tries the method on a sample of the
+    rows, to forecast the time. It changes nothing and records no run.
 
     Parameters
     ----------

@@ -52,7 +52,8 @@ def round_weights(
 
     Classes that are released alike keep one weight. In each stratum those with the largest
     fractions are rounded up, each of them only if it brings the sum nearer to that of the means.
-    Whole means stay.
+    Whole means stay as they are.
+
     So the sum differs from the rounded sum of the means by at most half of the rows of the
     largest group of such classes. It follows from the means, and tells no more than they do.
 

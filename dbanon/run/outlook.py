@@ -478,7 +478,7 @@ def _forecast_by_trials(
             distinct_share=distinct_share,
             trees=planned.build_trees,
         )
-    except (DbanonError, ValueError):
+    except (DbanonError, ValueError, OverflowError):
         # The run refuses such values, or the sample has too few rows of a band.
         return None
 

@@ -33,7 +33,8 @@ from dbanon.errors import PrivacyWarning
 def plan(url: str, **arguments: Any) -> None:
     """Show what anonymize would do with these options, or refuse as anonymize would.
 
-    The command counts rows and checks names, types and rights. It changes nothing.
+    The command counts rows and checks names, types and rights. It tries the method on a sample of
+    the rows, to forecast the time. It changes nothing.
     """
     output_format = arguments["output_format"]
     with report_errors(output_format), handle_signals():

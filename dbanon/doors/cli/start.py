@@ -38,8 +38,8 @@ def start() -> NoReturn:
     global _log, _exit_code
     words = sys.argv[1:]
     gc.set_threshold(_GC_THRESHOLD, *gc.get_threshold()[1:])
-    # numpy would start a thread for each further core, which only takes time: no command multiplies
-    # matrices that are large enough for several threads.
+    # numpy would start a thread for each further core, which takes time at every start. Users can
+    # set the variable to get these threads.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if _wants_json(words):
         from dbanon.doors.cli import early_log

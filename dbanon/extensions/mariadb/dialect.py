@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.array_types import AnyArray, AnyDtype
 from dbanon.data.chunks import Chunk, chunk_from_columns
+from dbanon.data.conversion import TIME_UNITS
 from dbanon.data.schema import Attribute, Kind
 from dbanon.data.words import json_text
 from dbanon.errors import DatabaseFailure
@@ -278,11 +279,10 @@ def staged_values(column: ReleasedColumn) -> tuple[str, Sequence[object] | AnyAr
     """
     kind, values = column.attribute.kind, column.values
     stored: Sequence[object] | AnyArray
-    if kind in (Kind.DATE, Kind.TIMESTAMP):
+    if kind in TIME_UNITS:
         # The first year of MariaDB's dates is 1.
         require_years(column, first_year=1, database="MariaDB")
-        unit = "D" if kind is Kind.DATE else "us"
-        timestamps = np.datetime_as_string(values.astype(f"datetime64[{unit}]"))
+        timestamps = np.datetime_as_string(values.astype(f"datetime64[{TIME_UNITS[kind]}]"))
         sql_type = "DATE" if kind is Kind.DATE else "DATETIME(6)"
         stored = [timestamp.replace("T", " ") for timestamp in timestamps.tolist()]
     elif kind is Kind.DECIMAL:

@@ -198,7 +198,8 @@ class MariadbSession(MariadbStaging):
         self.run(f"DROP TEMPORARY TABLE IF EXISTS {_SAMPLE}")
         self.run(
             f"CREATE TEMPORARY TABLE {_SAMPLE} {self.dialect.staging_suffix} AS"
-            f" SELECT * FROM {relation.quoted} WHERE rand() < {share:.9f}"
+            f" SELECT * FROM {relation.quoted}"
+            f" WHERE {self.dialect.random_number} < {share:.9f}"
         )
         return f"{_SAMPLE} AS s"
 

@@ -226,6 +226,7 @@ class ModelFit:
 
     def match_columns(self, potentials: Floats, n_sweeps: int) -> None:
         """Change potentials, and ``beliefs``, so that each column has its own counts in turn."""
+        # The first tables are those of single columns, in order; the rest is not zipped.
         columns = list(
             zip(self._cliques, self.split_by_table(potentials), self._log_bin_shares, strict=False)
         )

@@ -385,18 +385,26 @@ def _measure_margin(
     # noise, and so would be all counts of two columns that have this leaf.
     other = tree.positions.get(OTHER_LABEL)
     deviation = math.sqrt(accounting.variance(amount_shares.leaf_scales[j]))
-    if other is None or n_leaves <= 2 or counts[other] >= _MIN_OTHER * deviation:
-        other = None
-    shares = _estimate_shares(counts, amount_shares.n, other)
+    is_noise = other is not None and n_leaves > 2 and counts[other] < _MIN_OTHER * deviation
+    unused_leaf = other if is_noise else None
+    shares = _estimate_shares(counts, amount_shares.n, unused_leaf)
     margin = CategoricalMargin(shares, assign_bins(tree, shares, amount_shares.limit_bins(j)))
-    return margin if other is None else margin.without_leaf(other)
+    return margin if unused_leaf is None else margin.without_leaf(unused_leaf)
 
 
 def _estimate_shares(
     counts: NDArray[np.int64], n: int, unused_leaf: int | None = None
 ) -> NDArray[np.float64]:
-    """Estimate the share of n rows with each leaf from noisy counts, int64 (L,)."""
-    is_used = np.arange(len(counts)) != unused_leaf
+    """Estimate the share of n rows with each leaf, float64 (L,).
+
+    Parameters
+    ----------
+    counts : noisy counts, int64 (L,).
+    unused_leaf : a leaf that no row gets, so that its count is ignored; None for none.
+    """
+    is_used = np.ones(len(counts), bool)
+    if unused_leaf is not None:
+        is_used[unused_leaf] = False
     shares = np.zeros(len(counts))
     shares[is_used] = project_to_simplex(counts[is_used].astype(np.float64), 1.0 * n) / n
     return shares

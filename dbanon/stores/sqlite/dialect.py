@@ -16,9 +16,9 @@ from decimal import Decimal
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.data.chunks import Chunk, chunk_from_columns
+from dbanon.data.conversion import TIME_UNITS, texts_to_numbers
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.kernels import hash_rows, take_numbers
@@ -59,9 +59,6 @@ STORAGE_CLASSES = {
     Kind.CATEGORY: ("text",),
     Kind.ORDINAL: ("text",),
 }
-
-# The units in which numpy reads columns of these kinds, which are stored as texts.
-_TIME_UNITS = {Kind.DATE: "D", Kind.TIMESTAMP: "us"}
 
 
 def well_formed_condition(attribute: Attribute) -> str:
@@ -202,7 +199,8 @@ def take_chunk(
     ----------
     rows : rows of a row key and the stored value, or the code, of each attribute.
     """
-    is_number = [attribute.kind not in _TIME_UNITS for attribute in attributes]
+    # Dates and timestamps are stored as texts.
+    is_number = [attribute.kind not in TIME_UNITS for attribute in attributes]
     keys, flat_numbers, missing, texts = take_numbers(rows, chunk_rows, is_number)
     numbers = flat_numbers.reshape(len(keys), len(attributes))
     valid = None
@@ -210,17 +208,10 @@ def take_chunk(
         valid = np.ones(numbers.shape, bool)
         valid.flat[missing] = False
     for position, attribute in enumerate(attributes):
-        if attribute.kind in _TIME_UNITS:
-            unit = _TIME_UNITS[attribute.kind]
-            numbers[:, position] = _times_to_numbers(unit, texts[position])
+        if attribute.kind in TIME_UNITS:
+            unit = TIME_UNITS[attribute.kind]
+            numbers[:, position] = texts_to_numbers(texts[position], unit)
     return chunk_from_columns(keys.reshape(-1, 1), numbers, valid, attributes)
-
-
-def _times_to_numbers(time_unit: str, values: Sequence[SqliteValue]) -> NDArray[np.float64]:
-    """Convert dates or timestamps to numbers, float64 (n_rows,); 0 where NULL."""
-    texts = ["1970-01-01" if value is None else value for value in values]
-    timestamps = np.array(texts, dtype=f"datetime64[{time_unit}]")
-    return timestamps.astype(np.int64).astype(np.float64)
 
 
 def stored_values(column: ReleasedColumn) -> Sequence[SqliteValue]:

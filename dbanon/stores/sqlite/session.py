@@ -80,10 +80,8 @@ class SqliteSession(FileSession):
     # -- source -----------------------------------------------------------------------------------
 
     def sample(self, relation: RelationName, share: float) -> str:
-        n_buckets = 2**32
         # Sample without a subquery in FROM, in which SQLite may rename columns.
-        threshold = round(share * n_buckets)
-        return f"{relation.quoted} AS s WHERE (random() & {n_buckets - 1}) < {threshold}"
+        return f"{relation.quoted} AS s WHERE {self.dialect.random_number} < {share:.9f}"
 
     def complete_attributes_from_values(
         self, source: Relation, attributes: Sequence[Attribute]
@@ -292,7 +290,7 @@ class SqliteSession(FileSession):
         self.run(
             f"INSERT INTO {table.quoted} ({quote_list(values)}) SELECT {', '.join(values.values())}"
             f" FROM {quote(_SORTED_ROWS)} AS s CROSS JOIN {quote(statements.CLASSES)} AS c"
-            f" ON c.class = s.{class_column} ORDER BY s.{ordinal}"
+            f" ON c.class = s.{quote(class_column)} ORDER BY s.{quote(ordinal)}"
         )
         self.run(f"DROP TABLE {self.temporary_schema}.{quote(_SORTED_ROWS)}")
 
