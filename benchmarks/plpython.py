@@ -16,8 +16,8 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psycopg
@@ -42,9 +42,29 @@ SMALL = ("in a new connection, connecting included", "again", "later")
 def run(quick: bool = False, other_python: str | None = None) -> str:
     """Measure the main job in both modes, and small calls; parameters as in main_job."""
     n = 100_000 if quick else 1_000_000
+    try:
+        with installed_versions(versions(other_python)) as (server, urls):
+            for url in urls.values():
+                make_people(server, url, "people", n)
+            return _large(server, urls, n) + "\n" + small_calls(urls)
+    except NoServerError as error:
+        return f"# Inside PostgreSQL\n\n{error}\n"
+
+
+@contextmanager
+def installed_versions(
+    known_versions: Sequence[Version],
+) -> Iterator[tuple[Server, dict[Version, str]]]:
+    """Yield a temporary server, and for each version a database with its SQL functions.
+
+    Each database has a table of 1,000 rows, ``app.few``.
+
+    Raises
+    ------
+    NoServerError : there is no PostgreSQL with PL/Python.
+    """
     folder = Path(tempfile.mkdtemp(prefix="dbanon-package-"))
     folder.chmod(0o755)
-    known_versions = versions(other_python)
     try:
         with throwaway_server(kind="local") as server, ExitStack() as stack:
             urls: dict[Version, str] = {}
@@ -53,11 +73,8 @@ def run(quick: bool = False, other_python: str | None = None) -> str:
                 version.install(url, version.package(folder / version.name))
                 for statement in ("CREATE SCHEMA app", "CREATE SCHEMA release"):
                     server.execute(statement, url=url)
-                make_people(server, url, "people", n)
                 make_people(server, url, "few", 1000)
-            return _large(server, urls, n) + "\n" + small_calls(urls)
-    except NoServerError as error:
-        return f"# Inside PostgreSQL\n\n{error}\n"
+            yield server, urls
     finally:
         shutil.rmtree(folder)
 

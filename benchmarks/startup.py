@@ -12,14 +12,13 @@ import shutil
 import statistics
 import subprocess
 import tempfile
-from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.beside import Version, versions
 from benchmarks.main_job import make_duckdb
 from benchmarks.markdown import table
-from benchmarks.plpython import make_people, small_calls
-from tests.postgres_server import NoServerError, throwaway_server
+from benchmarks.plpython import installed_versions, small_calls
+from tests.postgres_server import NoServerError
 
 COMMAND = """
 import sys
@@ -49,22 +48,11 @@ def run(quick: bool = False, other_python: str | None = None) -> str:
         "# Start-up: 1,000 rows, 5 float8 quasi-identifiers, 2 kept text columns, MDAV, k = 5\n\n"
     )
     text += _commands(known_versions, 2 if quick else 20)
-    folder = Path(tempfile.mkdtemp(prefix="dbanon-package-"))
-    folder.chmod(0o755)
     try:
-        with throwaway_server(kind="local") as server, ExitStack() as stack:
-            urls: dict[Version, str] = {}
-            for version in known_versions:
-                url = urls[version] = stack.enter_context(server.database())
-                version.install(url, version.package(folder / version.name))
-                for statement in ("CREATE SCHEMA app", "CREATE SCHEMA release"):
-                    server.execute(statement, url=url)
-                make_people(server, url, "few", 1000)
+        with installed_versions(known_versions) as (_, urls):
             return f"{text}\nSQL, CPU seconds of the backend:\n\n{small_calls(urls)}"
     except NoServerError as error:
         return f"{text}\nSQL: {error}\n"
-    finally:
-        shutil.rmtree(folder)
 
 
 def _commands(known_versions: list[Version], n_runs: int) -> str:
