@@ -54,6 +54,7 @@ NAMES = (
     "synthesis_forecast",
     "synthesis_numbers",
     "synthesis_seven",
+    "third_round",
     "thorough",
     "untuned",
 )
@@ -79,6 +80,7 @@ ON_REQUEST = (
     "spill_memory",
     "synthesis_forecast",
     "synthesis_seven",
+    "third_round",
     "thorough",
     "untuned",
 )  # minutes, if named
@@ -98,6 +100,7 @@ WITH_ANOTHER = (
     "startup",
     "synthesis_numbers",
     "synthesis_seven",
+    "third_round",
     "untuned",
 )
 WITH_BIG = ("spark", "spill_memory", "untuned")
