@@ -27,6 +27,9 @@ from dbanon.sessions.session import Session
 _QUERIES_PER_STATEMENT = 100
 # The number of nested calls that the parsers of all SQLite versions accept.
 _MAX_NESTED_CALLS = 9
+# Number of values that are compared with one pattern for all forms. It exceeds a tenth of
+# ``MAX_EXAMINED_VALUES``: if none of them matches, no form is that of nine tenths of the values.
+_N_COMPARED_VALUES = 250
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -74,12 +77,14 @@ def _find_possible_forms(
         session.dialect.matches(text, f"^({'|'.join(dict.fromkeys(alternatives))})$")
         for text, alternatives in patterns.items()
     )
+    # The values beyond the compared ones count as matches.
     queries = [
-        f"SELECT {index}, count(*), sum(CASE WHEN {condition} THEN 1 ELSE 0 END)"
-        f" FROM {_values_subquery(session, relation, attribute)} AS v"
+        f"SELECT {index}, count(*), sum(CASE WHEN v.number > {_N_COMPARED_VALUES} THEN 1"
+        f" WHEN {condition} THEN 1 ELSE 0 END) FROM (SELECT v.*, row_number() OVER () AS number"
+        f" FROM {_values_subquery(session, relation, attribute)} AS v) AS v"
         for index, attribute in enumerate(attributes)
     ]
-    # No form matches more values than this pattern.
+    # No form matches more values than are counted here.
     return [
         attributes[int(index)]
         for index, n_values, n_matching in session.rows(" UNION ALL ".join(queries))
