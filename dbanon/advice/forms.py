@@ -359,6 +359,12 @@ def is_identifying(form: str) -> bool:
 
 def find_form_of_texts(texts: Iterable[str]) -> str:
     """Return the name of the form that nearly all of these texts have; empty if there is none."""
-    distinct = set(texts)
-    n_matching = {index: sum(map(form.matches, distinct)) for index, form in enumerate(forms())}
+    distinct = list(set(texts))
+    # A form of nine tenths of the values is that of one among any ninth.
+    ninth = distinct[: len(distinct) // 9 + 1]
+    n_matching = {
+        index: sum(map(form.matches, distinct))
+        for index, form in enumerate(forms())
+        if any(map(form.matches, ninth))
+    }
     return find_common_form(len(distinct), n_matching)

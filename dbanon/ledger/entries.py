@@ -24,6 +24,7 @@ from dbanon.ledger.relation_entries import has_trusted_ledger as has_trusted_led
 from dbanon.ledger.relation_entries import is_summary_of as is_summary_of
 from dbanon.ledger.relation_entries import mark_names_entry
 from dbanon.ledger.relation_entries import optional_column as optional_column
+from dbanon.ledger.relation_entries import optional_columns as optional_columns
 from dbanon.ledger.relation_entries import release_id_of as release_id_of
 from dbanon.ledger.relation_entries import summary_name as summary_name
 from dbanon.ledger.tables import (

@@ -9,6 +9,7 @@ The *summary* of an output is a table beside it with one row that describes the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from dbanon.ledger import postgresql_releases
@@ -25,13 +26,18 @@ def has_trusted_ledger(session: Session) -> bool:
     return True
 
 
-def optional_column(session: Session, column: str, table: str = "release") -> str:
-    """Return SQL of a column that older ledgers lack: its name, or NULL if it is missing.
+def optional_columns(session: Session, columns: Sequence[str], table: str = "release") -> list[str]:
+    """Return SQL of columns that older ledgers lack: the name, or NULL if the column is missing.
 
     Only writing a release migrates a ledger; until then the old tables are read as they are.
     """
     types = dict(session.catalog.list_columns(session.ledger.table(table)))
-    return quote(column) if column in types else "NULL"
+    return [quote(column) if column in types else "NULL" for column in columns]
+
+
+def optional_column(session: Session, column: str, table: str = "release") -> str:
+    """Return the result of ``optional_columns`` for one column."""
+    return optional_columns(session, [column], table)[0]
 
 
 def release_id_of(

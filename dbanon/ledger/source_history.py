@@ -103,8 +103,11 @@ def earlier_releases(
     # conditions for a source that only its name identifies.
     condition, parameters, counted_condition = "source = ?", [source], "true"
     oid = source_state.get("oid")
-    request = f"CAST({entries.optional_column(session, 'request')} AS {LONG_TEXT})"
-    has_source_oids = oid is not None and entries.optional_column(session, "source_oid") != "NULL"
+    request, source_oid, epsilon, chain_id, salt = entries.optional_columns(
+        session, ("request", "source_oid", "epsilon", "chain_id", "person_salt")
+    )
+    request = f"CAST({request} AS {LONG_TEXT})"
+    has_source_oids = oid is not None and source_oid != "NULL"
     if has_source_oids:
         name = parse_relation(source)
         query = f"SELECT e.release_id FROM ({EARLIER_RELEASES}) AS e"
@@ -119,11 +122,8 @@ def earlier_releases(
         parameters.append(f'%"oid": {int(oid)}%')
     rows = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name, source,"
-        f" CAST(arguments AS {LONG_TEXT}), {request},"
-        f" {entries.optional_column(session, 'epsilon')},"
-        f" CAST({entries.optional_column(session, 'chain_id')} AS VARCHAR(36)),"
-        f" CASE WHEN {counted_condition}"
-        f" THEN {entries.optional_column(session, 'person_salt')} END"
+        f" CAST(arguments AS {LONG_TEXT}), {request}, {epsilon},"
+        f" CAST({chain_id} AS VARCHAR(36)), CASE WHEN {counted_condition} THEN {salt} END"
         f" FROM {session.ledger.table('release').quoted}"
         f" WHERE {condition} ORDER BY created_at, release_id",
         parameters,

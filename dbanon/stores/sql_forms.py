@@ -6,6 +6,7 @@ pattern.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -26,6 +27,9 @@ from dbanon.sessions.session import Session
 _QUERIES_PER_STATEMENT = 100
 # The number of nested calls that the parsers of all SQLite versions accept.
 _MAX_NESTED_CALLS = 9
+# Number of values that are compared with one pattern for all forms. It exceeds a tenth of
+# ``MAX_EXAMINED_VALUES``: if none of them matches, no form is that of nine tenths of the values.
+_N_COMPARED_VALUES = 250
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -40,6 +44,8 @@ def detect_forms(
     form_by_name = {}
     for start in range(0, len(candidates), _QUERIES_PER_STATEMENT):
         batch = candidates[start : start + _QUERIES_PER_STATEMENT]
+        if not (batch := _find_possible_forms(session, relation, batch)):
+            continue
         queries = [
             _pattern_counts_query(session, index, relation, a) for index, a in enumerate(batch)
         ]
@@ -53,6 +59,37 @@ def detect_forms(
             _apply_check_digits(session, relation, attribute, int(n_values), matches_by_form)
             form_by_name[attribute.name] = find_common_form(int(n_values), matches_by_form)
     return {a.name: form_by_name.get(a.name, "") for a in attributes}
+
+
+def _find_possible_forms(
+    session: Session, relation: RelationName, attributes: Sequence[Attribute]
+) -> list[Attribute]:
+    """Return the columns of which nearly all values may match the pattern of some form.
+
+    Few columns do, and one pattern for all forms takes a fraction of the time.
+    """
+    patterns: dict[str, list[str]] = {}
+    for form in forms():
+        # Databases compile long repetitions slowly. Without an upper limit, no fewer values match.
+        looser_pattern = re.sub(r"\{([1-9]\d*),\d+\}", r"{\1,}", form.pattern)
+        patterns.setdefault(_text_to_match(form), []).append(looser_pattern)
+    condition = " OR ".join(
+        session.dialect.matches(text, f"^({'|'.join(dict.fromkeys(alternatives))})$")
+        for text, alternatives in patterns.items()
+    )
+    # The values beyond the compared ones count as matches.
+    queries = [
+        f"SELECT {index}, count(*), sum(CASE WHEN v.number > {_N_COMPARED_VALUES} THEN 1"
+        f" WHEN {condition} THEN 1 ELSE 0 END) FROM (SELECT v.*, row_number() OVER () AS number"
+        f" FROM {_values_subquery(session, relation, attribute)} AS v) AS v"
+        for index, attribute in enumerate(attributes)
+    ]
+    # No form matches more values than are counted here.
+    return [
+        attributes[int(index)]
+        for index, n_values, n_matching in session.rows(" UNION ALL ".join(queries))
+        if find_common_form(int(n_values), dict.fromkeys(range(len(forms())), int(n_matching or 0)))
+    ]
 
 
 def _pattern_counts_query(
@@ -149,13 +186,13 @@ def _values_subquery(session: Session, relation: RelationName, attribute: Attrib
 
 
 def _matches(session: Session, form: IdentifierForm) -> str:
-    """Build the condition that a value of ``_values_subquery``, alias v, has the form's pattern.
+    """Build the condition that a value of ``_values_subquery``, alias v, has the form's pattern."""
+    return session.dialect.matches(_text_to_match(form), f"^({form.pattern})$")
 
-    If ``form.compact`` is True, the pattern is for values without separators.
-    """
-    return session.dialect.matches(
-        "v.compact" if form.compact else "v.trimmed", f"^({form.pattern})$"
-    )
+
+def _text_to_match(form: IdentifierForm) -> str:
+    """The column of ``_values_subquery``, alias v, that the pattern of a form is for."""
+    return "v.compact" if form.compact else "v.trimmed"
 
 
 def _check_digit_condition(check: Check) -> str:

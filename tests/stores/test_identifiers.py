@@ -205,6 +205,37 @@ def test_forms_are_counted_in_sql_as_in_python(database: Database) -> None:
         assert is_identifying(counted[name]) == (kind not in ORDINARY and kind[:3] != "no ")
 
 
+@pytest.mark.in_turn
+def test_only_columns_with_possible_forms_are_examined_form_by_form(database: Database) -> None:
+    texts = dict.fromkeys(("town", "ssn"), database.types["text"])
+    database.load("examined", texts, [(f"town {i % 9}", f"123-45-{1000 + i}") for i in range(99)])
+    statements: list[str] = []
+    with open_store(database.url, statements.append).planning(staging=True) as session:
+        relation = session.catalog.find_source(parse_relation("examined"))
+        town, ssn = (relation.attribute(name) for name in texts)
+        del statements[:]
+        assert detect_forms(session, relation.name, [town]) == {"town": ""}
+        assert len(statements) == 1
+        forms_by_name = detect_forms(session, relation.name, [town, ssn])
+    assert forms_by_name == {"town": "", "ssn": "social security number"}
+    assert "town" not in statements[2]
+
+
+@pytest.mark.in_turn
+def test_nine_tenths_of_many_values_have_a_form_whichever_come_first(database: Database) -> None:
+    """In both columns, other values come first: a tenth of them, and one more."""
+    numbers = [f"123-45-{1000 + i}" for i in range(600)]
+    rows = [
+        (f"word {'x' * i}" if i < 60 else number, f"word {'x' * i}" if i < 61 else number)
+        for i, number in enumerate(numbers)
+    ]
+    database.load("examined", dict.fromkeys(("a", "b"), database.types["text"]), rows)
+    with open_store(database.url).planning(staging=True) as session:
+        relation = session.catalog.find_source(parse_relation("examined"))
+        counted = detect_forms(session, relation.name, relation.schema.attributes)
+    assert counted == {"a": "social security number", "b": ""}
+
+
 def test_numbers_with_check_digits_in_columns_of_numbers(database: Database) -> None:
     numbers = [
         4111111111111111,

@@ -89,7 +89,7 @@ def malformed_count(attribute: Attribute) -> str:
     column = f"s.{quote(attribute.name)}"
     if STORAGE_CLASSES[attribute.kind] == ("integer", "real"):
         # Texts and BLOBs sort after all numbers; a comparison takes a third of the time.
-        return f"count(CASE WHEN {column} COLLATE BINARY >= '' THEN 1 END)"
+        return f"count(*) FILTER (WHERE {column} COLLATE BINARY >= '')"
     return f"sum({column} IS NOT NULL AND ({well_formed_condition(attribute)}) IS NOT 1)"
 
 

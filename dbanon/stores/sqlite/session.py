@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import chain
 
 import numpy as np
 import sqlalchemy
@@ -49,8 +50,8 @@ from dbanon.stores.sqlite.ledger import SqliteLedger
 from dbanon.stores.sqlite.publication import SqlitePublication
 from dbanon.stores.sqlite.tags import SqlitePersonTags
 
-# With so many rows a statement, labels are staged in half the time; SQLite takes 999 parameters.
-_ROWS_PER_INSERT = 100
+# SQLite takes so many parameters. A statement of many rows stages them in half the time.
+_MAX_PARAMETERS = 999
 # The staging table of the source's released rows in their order: ordinal, class, and the source
 # columns under their own names.
 _SORTED_ROWS = "dbanon_sorted"
@@ -155,21 +156,29 @@ class SqliteSession(FileSession):
 
     def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
         keys = self.catalog.columns_as_displayed(relation, quasi_identifiers)
-        if self._is_stored(relation):
-            # A column that stores all numbers as floats does not hold both 1 and 1.0, so that the
-            # value alone, which is the first expression, tells its values apart.
+        if self._is_plain_table(relation):
+            # Without COLLATE, SQLite groups by the column itself. It would store the value of an
+            # expression beside the column, for each row that it sorts.
             source = self.catalog.find_source(relation)
-            keys = [
-                key[:1] if dialect.has_real_affinity(source.attribute(name).sql_type) else key
-                for name, key in zip(quasi_identifiers, keys, strict=True)
-            ]
+            for index, name in enumerate(quasi_identifiers):
+                column = f"s.{quote(name)}"
+                # A column that stores all numbers as floats does not hold both 1 and 1.0, so that
+                # the value alone tells its values apart.
+                is_real = dialect.has_real_affinity(source.attribute(name).sql_type)
+                keys[index] = (column,) if is_real else (column, *keys[index][1:])
+                if is_real and index == 0:
+                    # SQLite sorts faster by integers, and compares floats where they are equal.
+                    keys[index] = (f"CAST({column} * 1e9 AS INTEGER)", column)
         return Recount.of_sizes(self.rows(recount_statements.recount_classes(relation, keys)))
 
-    def _is_stored(self, relation: RelationName) -> bool:
-        """Whether a relation is an ordinary table: neither a view nor a virtual table."""
-        query = "SELECT count(*) FROM sqlite_master WHERE name = ? AND rootpage > 0"
-        [(n_stored,)] = self.rows(query, (self.catalog.resolve_output(relation).name,))
-        return bool(n_stored)
+    def _is_plain_table(self, relation: RelationName) -> bool:
+        """Whether a relation is neither a view nor a virtual table, and has no collations."""
+        query = (
+            "SELECT count(*) FROM sqlite_master WHERE name = ? AND rootpage > 0"
+            " AND instr(lower(sql), 'collate') = 0"
+        )
+        [(n_tables,)] = self.rows(query, (self.catalog.resolve_output(relation).name,))
+        return bool(n_tables)
 
     # -- staging ----------------------------------------------------------------------------------
 
@@ -199,17 +208,10 @@ class SqliteSession(FileSession):
         columns = [("key0", "INTEGER PRIMARY KEY"), ("class", "INTEGER"), ("position", "INTEGER")]
         order = np.argsort(keys[:, 0])
         self._stage(statements.LABELS, columns, ())
-        statement = f"INSERT INTO {quote(statements.LABELS)} VALUES (?, ?, ?)"
-        many_rows = statement + ", (?, ?, ?)" * (_ROWS_PER_INSERT - 1)
-        with translate_errors():
-            for start in range(0, len(order), DEFAULT_CHUNK_ROWS):
-                chunk = order[start : start + DEFAULT_CHUNK_ROWS]
-                rows = np.column_stack((keys[chunk, 0], classes[chunk], positions[chunk]))
-                n_in_many = len(rows) - len(rows) % _ROWS_PER_INSERT
-                # Three values a row, for many rows at once.
-                values = rows[:n_in_many].reshape(-1, 3 * _ROWS_PER_INSERT)
-                self.connection.driver.executemany(many_rows, values.tolist()).close()
-                self.connection.driver.executemany(statement, rows[n_in_many:].tolist()).close()
+        for start in range(0, len(order), DEFAULT_CHUNK_ROWS):
+            chunk = order[start : start + DEFAULT_CHUNK_ROWS]
+            rows = np.column_stack((keys[chunk, 0], classes[chunk], positions[chunk]))
+            self._insert_values(statements.LABELS, len(columns), rows.ravel().tolist())
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
         class_columns = [("class", "INTEGER PRIMARY KEY")]
@@ -217,7 +219,23 @@ class SqliteSession(FileSession):
         for position, column in enumerate(columns):
             class_columns.append((statements.value_column(position), ""))
             value_lists.append(dialect.stored_values(column))
-        self._stage(statements.CLASSES, class_columns, zip(*value_lists, strict=True))
+        self._stage(statements.CLASSES, class_columns, ())
+        values = list(chain.from_iterable(zip(*value_lists, strict=True)))
+        self._insert_values(statements.CLASSES, len(class_columns), values)
+
+    def _insert_values(self, table: str, n_columns: int, values: Sequence[SqliteValue]) -> None:
+        """Insert values, row after row, into a staging table, many rows at once."""
+        row = f"({', '.join('?' * n_columns)})"
+        start = 0
+        # The last rows are inserted one by one.
+        for n_rows in (max(_MAX_PARAMETERS // n_columns, 1), 1):
+            insert_statement = f"INSERT INTO {quote(table)} VALUES {', '.join([row] * n_rows)}"
+            size = n_rows * n_columns
+            end = len(values) - (len(values) - start) % size
+            rows = (values[index : index + size] for index in range(start, end, size))
+            with translate_errors():
+                self.connection.driver.executemany(insert_statement, rows).close()
+            start = end
 
     def load_rows(self, attributes: Sequence[Attribute], batches: Iterable[ReleasedBatch]) -> None:
         columns = [("class", "INTEGER"), ("position", "INTEGER")]

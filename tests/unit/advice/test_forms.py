@@ -6,7 +6,14 @@ import random
 
 import pytest
 
-from dbanon.advice.forms import CODE, FLAG, find_form_of_texts, forms, is_identifying
+from dbanon.advice.forms import (
+    CODE,
+    FLAG,
+    find_common_form,
+    find_form_of_texts,
+    forms,
+    is_identifying,
+)
 
 # Examples of the registers' own pages and of the standards, made up, and written in several ways.
 EXAMPLES = {
@@ -151,6 +158,15 @@ def test_one_in_ten_may_be_written_otherwise() -> None:
     emails = [f"{letter}@example.org" for letter in "abcdefghi"]
     assert find_form_of_texts([*emails, "unknown"]) == "e-mail address"
     assert find_form_of_texts([*emails[:8], "unknown", "none"]) == ""
+
+
+@pytest.mark.parametrize("n_values", [1, 2, 9, 10, 11, 19, 20, 21, 100])
+def test_a_form_has_nine_tenths_of_the_values_whichever_come_first(n_values: int) -> None:
+    addresses = [f"a{n}@example.org" for n in range(n_values)]
+    for n_words in range(n_values + 1):
+        texts = [f"word {'x' * n}" for n in range(n_words)] + addresses[n_words:]
+        counts = {i: sum(map(form.matches, texts)) for i, form in enumerate(forms())}
+        assert find_form_of_texts(texts) == find_common_form(n_values, counts)
 
 
 def test_flags_and_codes_are_no_identifiers_by_themselves() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -11,6 +12,7 @@ import pytest
 
 import dbanon
 from dbanon.data.schema import Attribute, Kind
+from dbanon.recoding import ReleasedColumn
 from dbanon.sessions.names import RelationName
 from dbanon.stores.sqlite import dialect
 from dbanon.stores.sqlite.store import SqliteStore
@@ -122,6 +124,45 @@ def test_recounts_tell_integers_from_floats(
     assert sorted(counted) == sizes
     is_plain = relation == "stored" and sql_type in ("REAL", "DOUBLE", "FLOAT")
     assert ("typeof" in grouping) != is_plain
+
+
+@pytest.mark.parametrize("collation", ["", "COLLATE NOCASE", "collate RTRIM"])
+def test_recounts_compare_columns_in_binary(connection: sqlite3.Connection, collation: str) -> None:
+    """Also floats that agree in all digits by which they are sorted first, and others beyond."""
+    connection.execute(f"CREATE TABLE people (x REAL {collation}, t TEXT {collation}, w)")
+    numbers = ["1e-12", "2e-12", "-1e300", "1e300", "9e999", "-9e999", "0", "-0.0", "NULL", "'b'"]
+    texts = ["'a'", "'A'", "'a '", "NULL", "1"]
+    for i in range(200):
+        row = numbers[i % 10], texts[i % 7 % 5], ["1", "1.0", "x'31'"][i % 3]
+        connection.execute(f"INSERT INTO people VALUES ({', '.join(row)})")
+    connection.commit()
+    columns = ["x", "t", "w"]
+    with SqliteStore(connection).session(write=False) as session:
+        recounts = {
+            tuple(names): session.recount(RelationName(None, "people"), names)
+            for names in (columns, columns[::-1], columns[:1], columns[1:])
+        }
+    for names, recount in recounts.items():
+        keys = ", ".join(f"{name} COLLATE BINARY, typeof({name})" for name in names)
+        missing = " OR ".join(f"{name} IS NULL" for name in names)
+        sizes = [n for (n,) in connection.execute(f"SELECT count(*) FROM people GROUP BY {keys}")]
+        [(null_rows,)] = connection.execute(f"SELECT count(*) FROM people WHERE {missing}")
+        assert recount.histogram == Counter(sizes)
+        assert (recount.rows, recount.null_rows) == (200, null_rows)
+
+
+@pytest.mark.parametrize("n_rows", [1, 332, 333, 334, 500, 667, 999])
+def test_rows_are_staged_whatever_their_number(connection: sqlite3.Connection, n_rows: int) -> None:
+    keys = np.arange(n_rows)[::-1].reshape(-1, 1) * 2
+    classes = np.arange(n_rows, dtype=np.int32)
+    values = ReleasedColumn(Attribute("v", Kind.FLOAT), classes / 7)
+    with SqliteStore(connection).session(write=True) as session:
+        session.load_labels(keys, classes, classes + 5, ["INTEGER"])
+        session.load_classes([values, values], n_rows)
+        labels = session.rows("SELECT * FROM dbanon_labels ORDER BY key0 DESC")
+        staged_classes = session.rows("SELECT * FROM dbanon_classes ORDER BY class")
+    assert labels == [(2 * (n_rows - 1 - i), i, i + 5) for i in range(n_rows)]
+    assert staged_classes == [(i, i / 7, i / 7) for i in range(n_rows)]
 
 
 def test_released_rows_lie_by_class_with_their_values_as_stored(
