@@ -5,7 +5,9 @@ divided for the next one into as many equal parts as its noisy count allows. The
 partition the column, so that one row is in exactly one of them, and replacing the row changes two
 counts by 1: in the range that it leaves and in the one that it enters, if these differ. Where a
 level divides depends on the noisy counts of the level before only. Each level is thus one use of
-noise for a table of counts, whatever the ranges are.
+noise for a table of counts, whatever the ranges are. With Laplace noise, a column whose rows are
+spread over the first level has only one more level, which gets what all later levels would share.
+The noisy counts of the first level decide this, and the price is the same.
 
 The counts of all levels are then reconciled: each range gets the weighted least squares estimate
 from its own count and those of its parts. The parts of a range are moved towards an even density,
@@ -22,12 +24,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.extensions.synthesis.accounting import Accounting
+from dbanon.extensions.synthesis.accounting import Accounting, PureAccounting
 from dbanon.extensions.synthesis.noise import Noise
 
 Ints = NDArray[np.int64]
@@ -43,6 +45,10 @@ _MIN_ROWS_TO_NOISE = (10, 10, 30)
 # The rows for each part of a range, in standard deviations of the noise on a part: fewer if there
 # are few rows, up to a ``_PARTS``-th of all.
 _MIN_PART, _MAX_PART, _PARTS = 6.0, 14.0, 16
+# Rows are spread if no range of the first level has more than this share of them, by noisy counts.
+# Equal parts of each range are then fine enough, and further levels would only add noise. A part
+# has more rows than one of several levels, because no other level adds to its count.
+_MAX_SPREAD_SHARE, _MIN_SPREAD_PART, _MAX_SPREAD_PART = 1 / 3, 12.0, 42.0
 # A level divides ranges into about this many parts at most, in proportion to which time grows.
 _MAX_PARTS = 2048
 # A run of ranges whose rows are below so many standard deviations counts as empty.
@@ -59,20 +65,31 @@ class HistogramShares:
     scales : noise scale of the counts of each level.
     rows_per_part : by level from the second, the number of noisy rows for each part that a range of
         the level before is divided into.
+    two_levels : what to measure instead if the first level, which is the same, shows that rows are
+        spread; None to measure all levels in any case.
     """
 
     n_cells: int
     scales: tuple[float, ...]
     rows_per_part: tuple[int, ...]
+    two_levels: HistogramShares | None = None
 
     @property
     def depth(self) -> int:
-        """The number of levels."""
+        """The maximum number of levels."""
         return len(self.scales)
 
+    @property
+    def min_depth(self) -> int:
+        """The minimum number of levels."""
+        return self.depth if self.two_levels is None else self.two_levels.depth
+
     def price(self, accounting: Accounting, noise: Noise) -> float:
-        """The price for one column: a table of counts per level."""
-        return sum(accounting.count_price(noise, scale) for scale in self.scales)
+        """The maximum price for one column: a table of counts per level."""
+        price = sum(accounting.count_price(noise, scale) for scale in self.scales)
+        if self.two_levels is None:
+            return price
+        return max(price, self.two_levels.price(accounting, noise))
 
 
 def divide_histogram(n: int, accounting: Accounting, amount: float) -> HistogramShares:
@@ -86,20 +103,31 @@ def divide_histogram(n: int, accounting: Accounting, amount: float) -> Histogram
         depth -= 1
     amounts = [amount * share for share in _divide_over_levels(depth, accounting)]
     rows_to_noise = count_rows_to_noise(n, accounting, amount)
-    part = min(max(count_rows_to_noise(n, accounting, amounts[-1]) / _PARTS, _MIN_PART), _MAX_PART)
     n_cells = min(max(math.floor(rows_to_noise / _ROWS_PER_CELL), _CELLS), _MAX_CELLS)
-    return HistogramShares(
-        n_cells=max(
-            min(math.floor(count_rows_to_noise(n, accounting, amounts[0])), n_cells), _MIN_CELLS
-        ),
-        scales=tuple(map(accounting.count_scale, amounts)),
-        rows_per_part=tuple(
-            math.ceil(
-                max(part * n / count_rows_to_noise(n, accounting, level_amount), n / _MAX_PARTS)
-            )
-            for level_amount in amounts[1:]
-        ),
+    n_cells = max(
+        min(math.floor(count_rows_to_noise(n, accounting, amounts[0])), n_cells), _MIN_CELLS
     )
+
+    def share_out(amounts: Sequence[float], min_part: float, max_part: float) -> HistogramShares:
+        part = count_rows_to_noise(n, accounting, amounts[-1]) / _PARTS
+        part = min(max(part, min_part), max_part)
+        return HistogramShares(
+            n_cells=n_cells,
+            scales=tuple(map(accounting.count_scale, amounts)),
+            rows_per_part=tuple(
+                math.ceil(
+                    max(part * n / count_rows_to_noise(n, accounting, level_amount), n / _MAX_PARTS)
+                )
+                for level_amount in amounts[1:]
+            ),
+        )
+
+    shares = share_out(amounts, _MIN_PART, _MAX_PART)
+    # Gaussian noise grows only with the root of the number of levels, so fewer would gain nothing.
+    if depth <= 2 or not isinstance(accounting, PureAccounting):
+        return shares
+    two_amounts = (amounts[0], amount - amounts[0])
+    return replace(shares, two_levels=share_out(two_amounts, _MIN_SPREAD_PART, _MAX_SPREAD_PART))
 
 
 def _divide_over_levels(depth: int, accounting: Accounting) -> list[float]:
@@ -197,15 +225,19 @@ def measure_histogram(
     n_parts = np.array([min(shares.n_cells, n_positions)], np.int64)
     levels: list[HistogramLevel] = []
     widths: list[Ints] = []
-    for level, scale in enumerate(shares.scales):
+    while len(levels) < shares.depth:
+        scale = shares.scales[len(levels)]
         edges = divide_ranges(edges, n_parts)
         widths.append(np.diff(edges))
         counts = np.diff(np.searchsorted(sorted_positions, edges)).astype(np.int64)
         noisy = accounting.add_noise(noise, counts, scale)
         variance = accounting.variance(scale)
         levels.append(HistogramLevel(n_parts, noisy.astype(np.float64), variance))
-        if level + 1 < shares.depth:
-            n_parts = np.clip(noisy // shares.rows_per_part[level], 1, np.diff(edges))
+        is_spread = len(levels) == 1 and noisy.max() <= _MAX_SPREAD_SHARE * len(positions)
+        if is_spread and shares.two_levels is not None:
+            shares = shares.two_levels
+        if len(levels) < shares.depth:
+            n_parts = np.clip(noisy // shares.rows_per_part[len(levels) - 1], 1, widths[-1])
     estimates, variances = combine_upwards(levels)
     estimates = [
         shrink_to_even(estimates[i], variances[i], ranges.first_parts, widths[i].astype(np.float64))

@@ -192,20 +192,20 @@ class AmountShares:
             return ("Columns are independent in the release: the budget and rows are too few.",)
         distribution = "Laplace" if self.accounting_name == PURE else "Gaussian"
         margins = []
-        depths = [
-            shares.depth
-            for j, shares in enumerate(self.histogram_shares)
-            if not self.counts_values(j)
+        histograms = [
+            shares for j, shares in enumerate(self.histogram_shares) if not self.counts_values(j)
         ]
-        if len(depths) < self.p:
-            n_columns = pluralize(self.p - len(depths), "column")
+        if len(histograms) < self.p:
+            n_columns = pluralize(self.p - len(histograms), "column")
             margins.append(f"Margins of {n_columns}: counts of all values.")
-        if depths:
-            levels = pluralize(max(depths), "level")
-            if min(depths) < max(depths):
-                levels = f"{min(depths)} to {levels}"
+        if histograms:
+            min_depth = min(shares.min_depth for shares in histograms)
+            max_depth = max(shares.depth for shares in histograms)
+            levels = pluralize(max_depth, "level")
+            if min_depth < max_depth:
+                levels = f"{min_depth} to {levels}"
             margins.append(
-                f"Margins of {pluralize(len(depths), 'column')}: counts of ranges, finer where"
+                f"Margins of {pluralize(len(histograms), 'column')}: counts of ranges, finer where"
                 f" rows are, at {levels}."
             )
         return (

@@ -64,7 +64,7 @@ def test_each_level_moves_by_one_row_out_and_one_in(accounting, columns, seed, t
     measure_histogram(first, n_positions, shares, account, transcripts[0])
     transcripts.append(Transcript(recorded_answers=transcripts[0].answers))
     measure_histogram(second, n_positions, shares, account, transcripts[1])
-    assert len(transcripts[0].queries) == shares.depth
+    assert len(transcripts[0].queries) in (shares.min_depth, shares.depth)
     for (_, counts, _), (_, other_counts, _) in zip(
         transcripts[0].queries, transcripts[1].queries, strict=True
     ):
@@ -76,14 +76,19 @@ def test_each_level_moves_by_one_row_out_and_one_in(accounting, columns, seed, t
 
 
 @pytest.mark.parametrize("accounting", AMOUNTS)
-def test_a_row_that_moves_uses_all_of_the_price(accounting):
+@pytest.mark.parametrize("spread", [True, False])
+def test_a_row_that_moves_uses_all_of_the_price(accounting, spread):
+    """With Laplace noise, rows that are spread have two levels; all of the price in both cases."""
     account, amount = ACCOUNTINGS[accounting], AMOUNTS[accounting]
-    column = np.arange(2000) * (GRID // 2000)
+    column = np.arange(2000) * (GRID // 2000) // (1 if spread else 9)
     other = column.copy()
     other[0] = GRID
     shares = divide_histogram(2000, account, amount)
     first = Transcript(1)
     measure_histogram(column, GRID + 1, shares, account, first)
+    is_short = spread and accounting == "pure"
+    assert shares.min_depth < shares.depth or accounting == "zcdp"
+    assert len(first.queries) == (shares.min_depth if is_short else shares.depth)
     second = Transcript(recorded_answers=first.answers)
     measure_histogram(other, GRID + 1, shares, account, second)
     assert 0.99 * amount < privacy_loss(first, second) <= amount
@@ -98,6 +103,18 @@ def test_the_price_is_the_amount_and_never_more(accounting, n):
         amount = AMOUNTS[accounting] * times
         shares = divide_histogram(n, account, amount)
         assert amount * (1 - 1e-9) <= shares.price(account, noise) <= amount
+
+
+@pytest.mark.parametrize("n", [600, 12_000, 10**6])
+def test_two_levels_cost_as_much_as_all(n):
+    """Each way costs the amount by itself, and neither more."""
+    noise, amount = OpenDpNoise(), 1 / 3
+    shares = divide_histogram(n, PURE, amount)
+    assert shares.two_levels is not None
+    assert (shares.two_levels.depth, shares.two_levels.scales[0]) == (2, shares.scales[0])
+    for levels in (shares, shares.two_levels):
+        price = sum(PURE.count_price(noise, scale) for scale in levels.scales)
+        assert amount * (1 - 1e-9) <= price <= shares.price(PURE, noise) <= amount
 
 
 @pytest.mark.parametrize("accounting", AMOUNTS)
@@ -308,4 +325,20 @@ def test_a_column_is_no_farther_off_than_a_plain_histogram(shape, times, account
         scale = ACCOUNTINGS[accounting].count_scale(amount)
         noise = rng.laplace(0, scale, 120) if accounting == "pure" else rng.normal(0, scale, 120)
         plain_errors.append(cell_error(column, equal_bins(column, GRID, 120, noise, rng)))
+    assert np.mean(errors) <= 1.1 * np.mean(plain_errors)
+
+
+@pytest.mark.parametrize("spread", [1, 3])
+def test_a_spread_column_is_no_farther_off_than_equal_bins_whose_rows_are_spread(spread):
+    """Narrow ranges gain nothing here. With all levels, even values would be farther off."""
+    n, rng, amount = 12_000, np.random.default_rng(5), AMOUNTS["pure"]
+    column = (rng.random((spread, n)).mean(axis=0) * GRID).astype(np.int64)
+    errors, plain_errors = [], []
+    for seed in range(12):
+        errors.append(cell_error(column, margin_of(column, "pure", amount, Transcript(seed))))
+        counts, edges = np.histogram(column, 120, (0, GRID))
+        noisy = (counts + rng.laplace(0, 2 / amount, 120)).clip(0)
+        below = np.append(0.0, np.cumsum(noisy))
+        positions = (np.arange(n) + 0.5) / n * below[-1]
+        plain_errors.append(cell_error(column, np.interp(positions, below, edges)))
     assert np.mean(errors) <= 1.1 * np.mean(plain_errors)
