@@ -211,7 +211,13 @@ def release_frame(
             sensitive=run_plan.sensitive,
         )
         verdict = run_plan.guarantee.check(counts, expected)
-        release_rows = ReleasedRows(packets, source_rows.rows, rows, layout, tuple(names))
+        release_rows = ReleasedRows(
+            None if source_rows.is_rereadable else packets,
+            source_rows.rows,
+            rows,
+            layout,
+            tuple(names),
+        )
         release_counts = combine_findings(
             run_plan,
             release_rows,
