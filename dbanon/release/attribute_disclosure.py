@@ -352,10 +352,18 @@ class Originals:
             is_hidden = np.any([column_losses > 0 for column_losses in losses], axis=0)
         else:
             # Without losses by class, a value is hidden if its class has different originals.
+            microdata = self._microdata
+            attribute = microdata.attributes[self.names.index(name)]
+            values: NDArray[np.float64] | NDArray[np.int64]
+            if attribute.kind.is_numeric and microdata.valid_column(name) is None:
+                # Numbers can be compared as they are. Encoding them would sort the column.
+                values = read_column(microdata.numbers, microdata.numeric.index(attribute))
+            else:
+                values = self.codes(name)
             # ``members`` are the records ordered by class, and ``starts`` where each class begins.
-            codes = self.codes(name)[partition.members]
-            is_hidden = np.minimum.reduceat(codes, partition.starts) != np.maximum.reduceat(
-                codes, partition.starts
+            values = values[partition.members]
+            is_hidden = np.minimum.reduceat(values, partition.starts) != np.maximum.reduceat(
+                values, partition.starts
             )
         return int(partition.sizes[is_hidden].sum())
 

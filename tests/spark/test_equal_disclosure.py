@@ -25,6 +25,7 @@ from dbanon.errors import (
     TellingColumnRefused,
     TooFewPersons,
 )
+from dbanon.extensions.spark.disclosure import ReleasedRows
 from dbanon.spark import anonymize_table
 from tests.spark.statements import execute
 from tests.spark.test_equal_local import in_files, table
@@ -131,6 +132,30 @@ def test_findings_are_those_of_a_frame(spark: SparkSession, name: str, tmp_path:
         "homogeneity",
     ):
         assert report.arguments.get(key) == of_frame.arguments.get(key)
+
+
+def test_counts_read_files_again_but_no_other_frame(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a frame computes could cost anything, so its rows are counted as they were packed."""
+    was_packed: list[bool] = []
+
+    def hash_rows(rows: ReleasedRows, disk_cache: Any) -> Any:
+        was_packed.append(rows.packets is not None)
+        return hash_source_rows(rows, disk_cache)
+
+    hash_source_rows = ReleasedRows.hash_source_rows
+    monkeypatch.setattr(ReleasedRows, "hash_source_rows", hash_rows)
+    make_rows, options = CASES["codings"]
+    rows = in_files(spark, with_codes(make_rows()), tmp_path)
+    findings = []
+    for frame in (rows, rows.select("*")):
+        _, report = dbanon.spark.anonymize(frame, key=["id"], **BLOCKS, **options)
+        findings.append((report.disclosive_columns, report.linking))
+        spark.catalog.clearCache()
+    assert was_packed == [False, True]
+    assert findings[0] == findings[1]
+    assert findings[0][1]
 
 
 REFUSED: dict[str, tuple[Any, dict[str, Any], type[DbanonError]]] = {

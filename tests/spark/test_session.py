@@ -19,6 +19,7 @@ from dbanon.errors import (
 )
 from dbanon.extensions.spark import session as own_settings
 from dbanon.extensions.spark.session import (
+    batches_of_any_size,
     describe_differences,
     fit_shuffle_partitions,
     missing_privacy_settings,
@@ -212,3 +213,38 @@ def test_shuffle_partitions_fit_the_rows_unless_the_session_names_them(
         assert seen == ["3", "7"]
     finally:
         spark.conf.set(name, before)
+
+
+@pytest.mark.parametrize(
+    ("columns", "batch_rows", "expected"),
+    [
+        (
+            "k bigint, q double, d date, t timestamp, n decimal(38, 2), b boolean",
+            None,
+            "2147483647",
+        ),
+        ("k bigint, note string", None, "same"),
+        ("k bigint, points array<double>", None, "same"),
+        ("k bigint", "0", "same"),
+        ("k bigint", "50000000", "same"),
+    ],
+)
+def test_batches_have_no_limit_of_bytes_if_no_value_is_long(
+    spark: SparkSession, columns: str, batch_rows: str | None, expected: str
+) -> None:
+    from pyspark.sql.types import StructType
+
+    bytes_name = "spark.sql.execution.arrow.maxBytesPerBatch"
+    rows_name = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    schema = StructType.fromDDL(columns)
+    before = spark.conf.get(bytes_name), spark.conf.get(rows_name)
+    expected = str(before[0]) if expected == "same" else expected
+    if batch_rows is not None:
+        spark.conf.set(rows_name, batch_rows)
+    try:
+        with batches_of_any_size(spark, schema):
+            # Spark shows bytes with a unit.
+            assert spark.conf.get(bytes_name) in (expected, f"{expected}b")
+        assert spark.conf.get(bytes_name) == before[0]
+    finally:
+        spark.conf.set(rows_name, str(before[1]))

@@ -45,6 +45,7 @@ from dbanon.extensions.spark.report import (
     sum_losses,
 )
 from dbanon.extensions.spark.session import (
+    batches_of_any_size,
     fit_shuffle_partitions,
     require_session,
     restoring_shuffle_partitions,
@@ -211,7 +212,13 @@ def release_frame(
             sensitive=run_plan.sensitive,
         )
         verdict = run_plan.guarantee.check(counts, expected)
-        release_rows = ReleasedRows(packets, source_rows.rows, rows, layout, tuple(names))
+        release_rows = ReleasedRows(
+            None if source_rows.is_rereadable else packets,
+            source_rows.rows,
+            rows,
+            layout,
+            tuple(names),
+        )
         release_counts = combine_findings(
             run_plan,
             release_rows,
@@ -261,9 +268,12 @@ def _gather_facts(
     # Tasks return sampled rows to the driver like facts. Their other rows stay on the workers.
     work = GatherFacts(layout, frozenset(hierarchies), built_hierarchies, hash_limit)
     rows_per_piece = None if layout.has_persons else PIECE_RECORDS
-    packets = disk_cache.keep(apply_to_pieces(source_rows.rows, work, PACKETS, rows_per_piece))
+    rows = source_rows.rows
+    with batches_of_any_size(rows.sparkSession, rows.schema):
+        packets = disk_cache.keep(apply_to_pieces(rows, work, PACKETS, rows_per_piece))
+        results = collect_facts(packets)
     facts, sample = Facts(), []
-    for result in collect_facts(packets):
+    for result in results:
         if isinstance(result, Facts):
             facts.add(result)
         else:

@@ -215,12 +215,15 @@ class SourceRows:
     rows : the rows, with the internal columns of ``Layout``.
     n_withheld : number of source rows that are left out, with NULL in a required column.
     is_countable : whether counting ``rows`` is cheap, because they are cached or in Parquet files.
+    is_rereadable : whether reading ``rows`` again is cheap, too, and gives the same rows: they are
+        cached, or the frame is nothing but files.
     disk_cache : the caches that ``rows`` reads.
     """
 
     rows: DataFrame
     n_withheld: int
     is_countable: bool
+    is_rereadable: bool
     disk_cache: DiskCache
 
 
@@ -295,7 +298,8 @@ def lay_out_rows(frame: DataFrame, job: Job, layout: Layout, relation: Relation)
         source_rows = source_rows.repartition(*layout.internal_entity)
     # Without an integer key the sorted rows are cached. Repartitioning by person is not cheap.
     is_countable = (is_repeatable or not has_integer_key) and not layout.has_persons
-    return SourceRows(source_rows, n_withheld, is_countable, disk_cache)
+    is_rereadable = is_countable and (not has_integer_key or _is_file_scan(frame))
+    return SourceRows(source_rows, n_withheld, is_countable, is_rereadable, disk_cache)
 
 
 def _normalized_person(rows: DataFrame, name: str, normalize: str | None) -> Column:
@@ -376,6 +380,15 @@ def _is_repeatable(frame: DataFrame) -> bool:
     try:
         plan: JavaObject = frame._jdf.queryExecution().analyzed()
         return bool(plan.deterministic()) and bool(frame.inputFiles())
+    except (AttributeError, TypeError):
+        return False
+
+
+def _is_file_scan(frame: DataFrame) -> bool:
+    """Return whether a frame is nothing but a scan of files, such as ``read.parquet`` returns."""
+    try:
+        plan: JavaObject = frame._jdf.queryExecution().analyzed()
+        return bool(plan.children().isEmpty()) and bool(frame.inputFiles())
     except (AttributeError, TypeError):
         return False
 

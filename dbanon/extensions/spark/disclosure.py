@@ -99,15 +99,16 @@ class ReleasedRows:
 
     Parameters
     ----------
-    packets : the source rows, packed in binary values (see ``layout``).
-    source_rows : the source rows under internal column names. Only its schema is used: evaluating
-        it would read the source again.
+    packets : the source rows, packed in binary values (see ``layout``); None if ``source_rows`` can
+        be read again at less cost.
+    source_rows : the source rows under internal column names. With ``packets``, only its schema is
+        used, because evaluating it would read the source again.
     frame : the released rows under internal column names.
     layout : the columns of ``source_rows`` and ``frame``, by role.
     names : the names of the released columns, whose internal names are r0, r1, …
     """
 
-    packets: DataFrame
+    packets: DataFrame | None
     source_rows: DataFrame
     frame: DataFrame
     layout: Layout
@@ -120,11 +121,15 @@ class ReleasedRows:
         return f"r{self.names.index(name)}"
 
     def hash_source_rows(self, disk_cache: DiskCache) -> DataFrame:
-        """Return the source rows with hashes for values, cached on disk."""
+        """Return the source rows with hashes for values; cached on disk if they were packed."""
         layout = self.layout
         columns = [f"q{index}" for index in range(len(layout.quasi_identifiers))]
         columns += [*layout.internal_retained, *layout.internal_entity]
         rows = self.source_rows.select(KEY, *columns)
+        if self.packets is None:
+            # Java reads the few columns of a count from files at a fraction of what it costs to get
+            # all of them from Python and to cache them.
+            return rows.select(*(_hash_values(rows, name).alias(name) for name in rows.columns))
         # Unpack the column ROWS of the packets, at least PIECE_RECORDS rows at a time.
         unpacked = apply_to_pieces(
             self.packets,

@@ -25,6 +25,7 @@ from dbanon.stores.scratch import create_locked_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
 # An object of the JVM, whose members py4j looks up when they are used; or Spark's context, which
 # leads to such objects by attributes without public types.
@@ -55,6 +56,15 @@ _LOCAL_DIR = "spark.local.dir"
 # is replaced by a number that fits the rows; any other value is the caller's choice.
 SHUFFLE_PARTITIONS, _DEFAULT_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions", "200"
 _ROWS_PER_PARTITION = 500_000
+# The most bytes and rows of a batch that Java passes to Python, and the number of bytes that Spark
+# takes for no limit.
+_BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+_BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_UNLIMITED_BYTES = str(2**31 - 1)
+# Batches up to this size need no limit in bytes.
+_SMALL_BATCH_BYTES = 1 << 26
+# The bytes of a value of fixed width: at most those of a decimal.
+_MAX_VALUE_BYTES = 16
 # Settings that encrypt Spark's temporary files and traffic, and authenticate its processes.
 PRIVACY_SETTINGS = {
     "spark.authenticate": "true",
@@ -343,6 +353,36 @@ def fit_shuffle_partitions(session: SparkSession, n_rows: int) -> None:
         cores = max(int(session.sparkContext.defaultParallelism), 1)
         n_partitions = max(cores, -(-n_rows // _ROWS_PER_PARTITION))
         session.conf.set(SHUFFLE_PARTITIONS, str(n_partitions))
+
+
+@contextmanager
+def batches_of_any_size(session: SparkSession, schema: StructType) -> Iterator[None]:
+    """Let Spark fill batches for Python by their number of rows alone, if no value is long.
+
+    Java otherwise computes the size of the batch again after each row, which takes as long as
+    writing the row. The block must both define and run what Python gets.
+
+    Parameters
+    ----------
+    schema : the columns that Python gets. Texts and other values without a fixed width change
+        nothing.
+    """
+    from pyspark.sql.types import BooleanType, DatetimeType, NumericType
+
+    fixed_width = (BooleanType, DatetimeType, NumericType)
+    previous = str(session.conf.get(_BATCH_BYTES))
+    # 0 or less means that Spark does not limit the rows of a batch.
+    batch_bytes = int(str(session.conf.get(_BATCH_ROWS))) * len(schema) * _MAX_VALUE_BYTES
+    if not 0 < batch_bytes <= _SMALL_BATCH_BYTES or not all(
+        isinstance(field.dataType, fixed_width) for field in schema
+    ):
+        yield
+        return
+    session.conf.set(_BATCH_BYTES, _UNLIMITED_BYTES)
+    try:
+        yield
+    finally:
+        session.conf.set(_BATCH_BYTES, previous)
 
 
 def warn_unless_private(session: SparkSession) -> None:

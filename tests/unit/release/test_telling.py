@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -46,6 +47,30 @@ def tells(
     originals = Originals(data, partition, ())
     codes = originals.codes("age")
     return find_disclosures("kept", group_by_value(column_values, [codes], k), originals, k)
+
+
+@pytest.mark.parametrize("nulls", [False, True])
+def test_rows_of_classes_with_several_originals_are_hidden(nulls: bool) -> None:
+    values = RNG.integers(0, 3, 600) / 4.0
+    labels = RNG.integers(-1, 200, 600)
+    # Equal numbers that differ in their sign bit are one original.
+    values[(values == 0) & (RNG.random(600) < 0.5)] = -0.0
+    labels = np.unique(labels, return_inverse=True)[1].reshape(-1) - int(labels.min() == -1)
+    data = microdata(values)
+    is_null = RNG.random(600) < 0.2
+    if nulls:
+        data = replace(data, valid=~is_null.reshape(-1, 1))
+    originals = [
+        None if nulls and null else value
+        for value, null in zip(values.tolist(), is_null.tolist(), strict=True)
+    ]
+    expected = 0
+    for label in range(labels.max() + 1):
+        members = np.flatnonzero(labels == label)
+        expected += len(members) * (len({originals[member] for member in members}) > 1)
+    partition = Partition(labels)
+    assert 0 < expected < (labels >= 0).sum()
+    assert Originals(data, partition, ()).hidden_rows("age") == expected
 
 
 def test_groups_are_those_counted_by_hand() -> None:
