@@ -31,7 +31,9 @@ WHERE = """
 from importlib import metadata
 from pathlib import Path
 import dbanon, numpy
+from dbanon.kernels import _kernels
 print(Path(dbanon.__file__).parent, Path(numpy.__file__).parents[1], metadata.version("dbanon"))
+print(_kernels.__file__)
 """
 
 Seconds = Mapping[str, float]
@@ -56,8 +58,10 @@ class Version:
         folder.mkdir()
         if self.python == sys.executable:
             return copy_package(folder)
-        package, site, version = self.run(WHERE).split()
+        package, site, version, compiled_core = self.run(WHERE).split()
         shutil.copytree(package, folder / "dbanon")
+        # Of an editable install it lies elsewhere.
+        shutil.copy(compiled_core, folder / "dbanon" / "kernels")
         for name in ("numpy", "numpy.libs", f"dbanon-{version}.dist-info"):
             if (Path(site) / name).exists():
                 shutil.copytree(Path(site) / name, folder / name)
