@@ -105,7 +105,7 @@ def test_half_of_the_noise_tells_more_than_the_amount(accounting):
 
 @pytest.mark.parametrize("accounting", AMOUNTS)
 def test_draws_are_the_same_whatever_the_rows_are(accounting):
-    """Those of margins; and with Laplace noise those of rounds, but for a histogram's levels."""
+    """Those of margins, and with Laplace noise of rounds. A histogram may end at two levels."""
     n = 600
     divided = divide_amount(n, AMOUNTS[accounting], accounting, TREES, VALUES)
     n_margin_draws = sum(
@@ -430,6 +430,20 @@ def test_too_little_for_dependence_leaves_columns_independent():
     assert "independent" in divided.description[0]
     released = dp_marginals(rows(600), divided, Transcript(), np.random.default_rng(0))
     assert released.shape == (4, 600)
+
+
+def test_large_noise_is_described_and_larger_noise_refused():
+    """Thirteen numbers of 972 rows: 9 %, 17 % and 21 % of the range."""
+
+    def divide(epsilon):
+        return divide_amount(972, rho_of(epsilon, 1e-9), "zcdp", [None] * 13, [0] * 13)
+
+    assert divide(1.0).rounds
+    assert "Noise" not in " ".join(divide(1.0).description)
+    assert divide(0.5).rounds == 0
+    assert divide(0.5).description[1].startswith("Noise is large, 17% of the range")
+    with pytest.raises(errors.NoiseTooLarge, match="at most 20%"):
+        divide(0.4)
 
 
 def test_the_description_has_the_levels_of_histograms():
