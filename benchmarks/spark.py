@@ -38,6 +38,13 @@ WORKERS = """
 with workers of one core; each session's second release.
 
 """
+ONE_MACHINE = """
+## Beside one machine in the same blocks
+
+The same files, released by `dbanon.anonymize` in one process into one Parquet file: CPU seconds per
+million rows, without refinement.
+
+"""
 LOSS = """
 ## Loss beside one machine
 
@@ -54,13 +61,14 @@ def run(quick: bool = False, big: bool = False) -> str:
     cases = [(source, count, refine) for count in sizes for source, refine in ways]
     if big:
         cases += BIG
-    cells, losses = [], {}
+    cells, losses, totals = [], {}, {}
     for source, count, refine in cases:
         for measurement in _run(source, count, refine):
             cpu_per_million = {
                 name: measurement[name] / count * 1e6 for name in ("jvm", "python", "server")
             }
             total_cpu = sum(cpu_per_million.values())
+            totals[source, count, refine, measurement["release"]] = total_cpu
             source_name = {"files": "Parquet", "database": "PostgreSQL"}[source]
             cpu = [
                 cpu_per_million["jvm"],
@@ -100,6 +108,7 @@ def run(quick: bool = False, big: bool = False) -> str:
     slowed = 20_000 if quick else SLOWED
     title = WORKERS.format(rows=slowed, blocks=slowed // 5_000)
     text = TITLE + table(header, cells) + title + _workers(slowed)
+    text += ONE_MACHINE + _beside_one_machine(sizes, totals)
     return text + LOSS.format(rows=rows) + _losses(rows, losses)
 
 
@@ -124,6 +133,19 @@ def _workers(rows: int) -> str:
         ["workers", "s", "times as fast"],
         [[1, one_worker, 1.0], [2, two_workers, one_worker / two_workers]],
     )
+
+
+def _beside_one_machine(
+    sizes: list[int], spark_totals: dict[tuple[str, int, str, str], float]
+) -> str:
+    cells = []
+    for rows in sizes:
+        for measurement in _run("machine", rows, ""):
+            release, local = measurement["release"], measurement["python"] / rows * 1e6
+            on_spark = spark_totals["files", rows, "", release]
+            cells.append([f"{rows:,}", release, local, on_spark, on_spark / local])
+            print(*cells[-1], flush=True)
+    return table(["rows", "release", "one machine", "Spark", "times as many"], cells)
 
 
 def _losses(rows: int, losses: dict[tuple[str, int, str], float]) -> str:

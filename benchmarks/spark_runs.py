@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 import dbanon
 from benchmarks.spark_slow import SlowBlocks
 from dbanon.extensions.spark import stages
+from dbanon.extensions.spark.anonymize import BLOCK_SIZE
 from dbanon.spark import anonymize_table, open_session
 from tests.postgres_server import conninfo, throwaway_server
 from tests.spark.cluster import Cluster
@@ -211,7 +212,28 @@ def local(folder: Path, rows: int, options: dict[str, Any]) -> None:
     print(json.dumps(result | {"loss": report.internal.information_loss}), flush=True)
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (files, database, workers, local)}
+def machine(folder: Path, rows: int, options: dict[str, Any]) -> None:
+    """Release the same files on one machine, in the same blocks, into one Parquet file."""
+    (folder / "in").mkdir()
+    write(folder / "in", rows)
+    roles = {name: value for name, value in OPTIONS.items() if name != "key"}
+    for name in RELEASES if rows <= ONCE else RELEASES[:1]:
+        cpu_before, started = time.process_time(), time.perf_counter()
+        report = dbanon.anonymize(
+            f"file:{folder / 'in'}",
+            table="people",
+            output="released",
+            exports=[str(folder / f"{name}.parquet")],
+            block_size=BLOCK_SIZE,
+            **roles,
+            **options,
+        )
+        cpu = time.process_time() - cpu_before
+        result = {"release": name, "python": cpu, "seconds": time.perf_counter() - started}
+        print(json.dumps(result | {"loss": report.internal.information_loss}), flush=True)
+
+
+SCENARIOS = {scenario.__name__: scenario for scenario in (files, database, workers, local, machine)}
 
 
 def main() -> None:
