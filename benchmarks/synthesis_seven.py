@@ -96,6 +96,12 @@ margins (2026-11-24), Adult, 45,222 × 9, epsilon = 1: .050 / .133 / .221 and .0
 1, .056 / .169 / .293 and .041 / .154 / .276, with delta .028 / .098 / .196 and .015 / .093 / .195;
 Census, epsilon = 3, .158 / .391 / .646 and .125 / .352 / .615, with delta .136 / .341 / .597 and
 .103 / .307 / .572.
+
+More draws of the two settings that miss the goal, at epsilon = .5 with delta (2026-11-30): 20 of
+`dp_marginals, zcdp`, and of AIM those above and others, with the standard deviation of one draw.
+Adult, three columns: .0702 (.0010), AIM's 4 .0670 (.0023), ratio 1.05 with a standard error of
+.02. Ledger, one column: .0070 (.0008), AIM's 5 .0087 (.0018), ratio .81 with one of .08. So one
+draw of AIM was lucky in the ledger, and three columns of Adult are at the limit.
 """
 
 
