@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 namespace dbanon {
@@ -72,6 +73,9 @@ Coarse::Coarse(const double* points, std::int32_t n, int p, const std::vector<do
     is_enabled_ = step_ > 1e-140 && step_ < 1e140;
     if (!is_enabled_) return;
     per_step_ = 1.0 / step_;
+    // Not below the widest range in 254 steps; the rounding of ranges must not lead to a code of 128.
+    code_step_ = std::max(widest / 253.9, 16.0 * step_);
+    steps_to_codes_ = step_ / code_step_;
     for (std::size_t j = 0; j < width; ++j) {
         axes_.push_back({middle[j], low[j] * per_step_ - 1e-6, high[j] * per_step_ + 1e-6});
     }
@@ -96,16 +100,40 @@ void Coarse::move(std::int16_t* to, std::int32_t to_lane, const std::int16_t* fr
     }
 }
 
+void Coarse::store_codes(const double* row, std::int8_t* block, std::int32_t lane) const {
+    std::int32_t squares = 0;
+    std::int32_t sum = 0;
+    for (int j = 0; j < 4 * groups(); ++j) {
+        const int code_j = j < p_ ? code(row[j], j) : 0;
+        squares += code_j * code_j;
+        sum += code_j;
+        block[((1 + j / 4) * kBlock + lane) * 4 + j % 4] = static_cast<std::int8_t>(code_j);
+    }
+    const std::int32_t offset = -(squares / 2) - 128 * sum;
+    std::memcpy(block + 4 * lane, &offset, sizeof(offset));
+}
+
+void Coarse::move_codes(std::int8_t* block, std::int32_t to_lane, std::int32_t from_lane) const {
+    for (int i = 0; i <= groups(); ++i) {
+        std::copy_n(block + (i * kBlock + from_lane) * 4, 4, block + (i * kBlock + to_lane) * 4);
+    }
+}
+
 void Coarse::convert_query(const double* point, std::vector<std::int16_t>& storage, CoarsePoint& query) const {
     const int width = 2 * pairs();
-    storage.assign(static_cast<std::size_t>(4 * width), 0);
+    storage.assign(static_cast<std::size_t>(4 * width + 2 * groups()), 0);
     std::int16_t* to = storage.data();
+    std::uint8_t* codes = reinterpret_cast<std::uint8_t*>(to + 4 * width);
+    double code_norm = 0.0;
     double squared = 0.0;
     bool is_unclipped = true;
     for (int j = 0; j < p_; ++j) {
         const int steps_j = steps(point[j], j);
         is_unclipped = is_unclipped && !is_clipped(point[j], j);
         squared += static_cast<double>(steps_j) * steps_j;
+        const int code_j = code(point[j], j);
+        codes[j] = static_cast<std::uint8_t>(code_j + 128);
+        code_norm += static_cast<double>(code_j) * code_j;
         const double vertex = std::floor(-steps_j / (kReachMultiplier - 1.0) + 0.5);
         to[j] = static_cast<std::int16_t>(steps_j);
         to[width + j] = static_cast<std::int16_t>(steps_j + 1);
@@ -114,6 +142,8 @@ void Coarse::convert_query(const double* point, std::vector<std::int16_t>& stora
     }
     query = {to, to + width, to + 2 * width, to + 3 * width,
           5.0 * std::sqrt(p_ * squared) + 2963.0 * p_, is_unclipped};
+    query.codes = codes;
+    query.code_norm = code_norm;
 }
 
 std::vector<double> sample_medians(const double* points, std::int32_t n, int p) {

@@ -16,6 +16,11 @@ namespace dbanon {
 // in heavy tails, would make it too coarse for all other records, so coordinates beyond kClipDeviations times
 // the mean deviation (without the farthest records) are clipped. Clipping only brings records
 // together, so nearest searches may rely on it; farthest searches check clipped records in doubles.
+//
+// Codes are 8-bit numbers: the same range in 254 steps, counted from its middle. Processors multiply four
+// pairs of them at once. With c the codes of a record and q those of a point, the squared distance is
+// |q|^2 - 2 (q c - |c|^2 / 2). They are multiplied as q + 128, which is not negative, so the sum begins with the
+// record's offset, -|c|^2 / 2 - 128 (the sum of c), the half rounded towards 0.
 class Coarse {
    public:
     Coarse() = default;
@@ -48,6 +53,12 @@ class Coarse {
     }
     // Writes a record into a lane of a block; returns whether it was clipped.
     bool store_record(const double* row, std::int16_t* block, std::int32_t lane) const;
+    // The same in codes.
+    void store_codes(const double* row, std::int8_t* block, std::int32_t lane) const;
+    void move_codes(std::int8_t* block, std::int32_t to_lane, std::int32_t from_lane) const;
+    // Bytes of a block in codes.
+    std::int64_t code_block() const { return std::int64_t{4} * (1 + groups()) * kBlock; }
+    double code_step() const { return code_step_; }
     static void move(std::int16_t* to, std::int32_t to_lane, const std::int16_t* from,
                      std::int32_t from_lane, int pairs);
 
@@ -59,7 +70,18 @@ class Coarse {
         double origin, least, most;
     };
 
+    int groups() const { return (p_ + 3) / 4; }
+    // Within 127 of 0.
+    int code(double x, int j) const {
+        const Axis& axis = axes_[static_cast<std::size_t>(j)];
+        double cell = (x - axis.origin) * per_step_;
+        cell = cell >= axis.least ? cell : axis.least;
+        cell = cell <= axis.most ? cell : axis.most;
+        return static_cast<int>((cell - 0.5 * (axis.least + axis.most)) * steps_to_codes_ + 128.5) - 128;
+    }
+
     int p_ = 0;
+    double code_step_ = 0.0, steps_to_codes_ = 0.0;
     bool is_enabled_ = false;
     double step_ = 0.0, per_step_ = 0.0;
     std::vector<Axis> axes_;

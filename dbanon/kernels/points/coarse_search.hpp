@@ -36,31 +36,126 @@ struct CheckThreshold {
         : per_step(1.0 / blocks.step),
           slack(std::sqrt(static_cast<double>(width<P>(blocks.p))) * (1.0 + kRoundingMargin) + 1e-3) {}
 
-    std::int32_t near(double limit) {
-        if (limit != limit_used) {
-            limit_used = limit;
-            const double length = std::sqrt(limit) * per_step * (1.0 + kRoundingMargin) + slack;
-            threshold = length < 46340.0 ? static_cast<std::int32_t>(length * length) + 1 : kAll;
+    std::int32_t near(Near& q) const {
+        CoarsePoint& point = q.coarse;
+        if (q.limit != point.threshold_of) {
+            point.threshold_of = q.limit;
+            const double length = std::sqrt(q.limit) * per_step * (1.0 + kRoundingMargin) + slack;
+            point.threshold = length < 46340.0 ? static_cast<std::int32_t>(length * length) + 1 : kAll;
         }
-        return threshold;
+        return point.threshold;
     }
     // One below the least.
-    std::int32_t far(double best) {
-        if (best != limit_used) {
-            limit_used = best;
+    std::int32_t far(Far& q) const {
+        CoarsePoint& point = q.coarse;
+        const double best = q.best.distance;
+        if (best != point.threshold_of) {
+            point.threshold_of = best;
             const double length = best > 0.0 ? std::sqrt(best) * per_step * (1.0 - kRoundingMargin) - slack : 0.0;
-            threshold = length <= 0.0      ? -1
-                     : length < 46340.0 ? static_cast<std::int32_t>(length * length) - 1
-                                        : kAll;
+            point.threshold = length <= 0.0      ? -1
+                              : length < 46340.0 ? static_cast<std::int32_t>(length * length) - 1
+                                                 : kAll;
         }
-        return threshold;
+        return point.threshold;
     }
 
     static constexpr std::int32_t kAll = 0x7fffffff;
     double per_step, slack;
-    double limit_used = -2.0;
-    std::int32_t threshold = 0;
 };
+
+#if defined(__AVX512F__)
+constexpr bool kHasCodes = true;
+
+// Looks at blocks in codes. As in steps, each difference is off by at most 1 after rounding both sides, and the sum
+// of products is at most 1/2 too large.
+template <int P>
+struct CodeFilter {
+    explicit CodeFilter(const BlocksView& view)
+        : blocks(view),
+          per_step(1.0 / view.code_step),
+          slack(std::sqrt(static_cast<double>(width<P>(view.p))) * (1.0 + kRoundingMargin) + 1e-3) {}
+
+    // The records of a block that may be near enough have a sum above this.
+    std::int32_t threshold(Near& q) const {
+        CoarsePoint& point = q.coarse;
+        if (q.limit != point.code_threshold_of) {
+            point.code_threshold_of = q.limit;
+            const double length = std::sqrt(q.limit) * per_step * (1.0 + kRoundingMargin) + slack;
+            point.code_threshold = clamp((point.code_norm - length * length) * 0.5 - 3.0);
+        }
+        return point.code_threshold;
+    }
+    // Those that may be far enough have a sum of at most this.
+    std::int32_t threshold(Far& q) const {
+        CoarsePoint& point = q.coarse;
+        const double best = q.best.distance;
+        if (best != point.code_threshold_of) {
+            point.code_threshold_of = best;
+            const double length = best > 0.0 ? std::sqrt(best) * per_step * (1.0 - kRoundingMargin) - slack : 0.0;
+            point.code_threshold = length <= 0.0 ? kMost : clamp((point.code_norm - length * length) * 0.5 + 3.0);
+        }
+        return point.code_threshold;
+    }
+    // The blocks to look at, and what all searches share.
+    void clear() {
+        n_blocks = 0;
+        clipped = 0;
+    }
+    void add(std::int32_t block) {
+        const int groups = (width<P>(blocks.p) + 3) / 4;
+        const std::int8_t* at = blocks.codes + std::int64_t{block} * (1 + groups) * kBlock * 4;
+        for (int i = 0; i <= groups; ++i) __builtin_prefetch(at + i * kBlock * 4);
+        clipped |= static_cast<unsigned>(blocks.has_clipped[block] != 0) << n_blocks;
+        codes[n_blocks] = at;
+        used[n_blocks] = static_cast<__mmask16>(used_lanes(blocks, block));
+        number[n_blocks++] = block;
+    }
+    int count() const { return n_blocks; }
+    std::int32_t block(int i) const { return number[i]; }
+    // Those with a record that may matter to the search, as bits.
+    template <class Query>
+    [[gnu::target("avx512vnni")]] unsigned remaining(Query& q) const {
+        constexpr bool is_near = requires { q.limit; };
+        const int groups = (width<P>(blocks.p) + 3) / 4;
+        const __m512i limit = _mm512_set1_epi32(threshold(q));
+        unsigned bits = 0;
+        for (int b = 0; b < n_blocks; ++b) {
+            __m512i sum = _mm512_loadu_si512(codes[b]);
+            for (int i = 0; i < groups; ++i) {
+                std::int32_t four;
+                std::memcpy(&four, q.coarse.codes + 4 * i, sizeof(four));
+                sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi32(four), _mm512_loadu_si512(codes[b] + (1 + i) * kBlock * 4));
+            }
+            const __mmask16 lanes = is_near ? _mm512_mask_cmpgt_epi32_mask(used[b], sum, limit)
+                                            : _mm512_mask_cmple_epi32_mask(used[b], sum, limit);
+            bits |= static_cast<unsigned>(lanes != 0) << b;
+        }
+        if constexpr (!is_near) {
+            bits |= clipped;
+            if (!q.coarse.is_unclipped) bits = (1u << n_blocks) - 1;
+        }
+        return bits;
+    }
+
+    static constexpr std::int32_t kMost = 0x7fffffff;
+    static std::int32_t clamp(double x) {
+        return x < -2147483000.0 ? -2147483647 : x > 2147483000.0 ? kMost : static_cast<std::int32_t>(std::floor(x));
+    }
+
+   private:
+    const BlocksView& blocks;
+    double per_step, slack;
+    int n_blocks = 0;
+    unsigned clipped = 0;
+    std::int32_t number[kFanOut];
+    const std::int8_t* codes[kFanOut];
+    __mmask16 used[kFanOut];
+};
+#else
+constexpr bool kHasCodes = false;
+template <int P>
+struct CodeFilter;
+#endif
 
 template <int P>
 void coarse_distances(const BlocksView& blocks, std::int32_t block, const CoarsePoint& point,
@@ -132,36 +227,36 @@ inline unsigned above(const Sums (&sum)[kBlockSums], std::int32_t threshold) {
 
 // The records of the block that may be near enough.
 template <int P>
-bool coarse_near(const BlocksView& blocks, std::int32_t block, Near& near, CheckThreshold<P>& threshold) {
+bool coarse_near(const BlocksView& blocks, std::int32_t block, Near& near, const CheckThreshold<P>& threshold) {
     Sums sum[kBlockSums];
     coarse_distances<P>(blocks, block, near.coarse, sum);
     const unsigned used = used_lanes(blocks, block);
-    const unsigned close = ~above(sum, threshold.near(near.limit)) & used;
+    const unsigned close = ~above(sum, threshold.near(near)) & used;
     return close != 0 && check_near<P>(blocks, block, close, near);
 }
 
 template <int P>
-bool coarse_far(const BlocksView& blocks, std::int32_t block, Far& far, CheckThreshold<P>& threshold) {
+bool coarse_far(const BlocksView& blocks, std::int32_t block, Far& far, const CheckThreshold<P>& threshold) {
     const unsigned used = used_lanes(blocks, block);
     unsigned distant = used;
-    if (blocks.has_clipped[block] == 0) {
+    if (far.coarse.is_unclipped && blocks.has_clipped[block] == 0) {
         Sums sum[kBlockSums];
         coarse_distances<P>(blocks, block, far.coarse, sum);
-        distant &= above(sum, threshold.far(far.best.distance));
+        distant &= above(sum, threshold.far(far));
     }
     return distant != 0 && check_far<P>(blocks, block, distant, far);
 }
 
 // Both queries for the same point.
 template <int P>
-void coarse_both(const BlocksView& blocks, std::int32_t block, Near& near, CheckThreshold<P>& near_threshold,
-                 Far& far, CheckThreshold<P>& far_threshold) {
+void coarse_both(const BlocksView& blocks, std::int32_t block, Near& near, Far& far,
+                 const CheckThreshold<P>& threshold) {
     Sums sum[kBlockSums];
     coarse_distances<P>(blocks, block, near.coarse, sum);
     const unsigned used = used_lanes(blocks, block);
-    const unsigned close = ~above(sum, near_threshold.near(near.limit)) & used;
+    const unsigned close = ~above(sum, threshold.near(near)) & used;
     unsigned distant = used;
-    if (blocks.has_clipped[block] == 0) distant &= above(sum, far_threshold.far(far.best.distance));
+    if (blocks.has_clipped[block] == 0) distant &= above(sum, threshold.far(far));
     if (close != 0) check_near<P>(blocks, block, close, near);
     if (distant != 0) check_far<P>(blocks, block, distant, far);
 }

@@ -57,6 +57,14 @@ bool set_simd_level(const std::string& name) {
     return false;
 }
 
+bool can_run_batches() {
+#ifdef DBANON_X86
+    return __builtin_cpu_supports("avx512vnni");
+#else
+    return false;
+#endif
+}
+
 const Ops& ops_for(int p) { return levels()[current()].ops[p <= kMaxTemplatedAttributes ? p : 0]; }
 
 }  // namespace dbanon

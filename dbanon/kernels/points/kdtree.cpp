@@ -103,6 +103,7 @@ void KdTree::erase(std::int32_t id) {
         if (coarse_.is_enabled()) {
             std::int16_t* steps = leaf_coarse_.data() + leaf * coarse_.block();
             Coarse::move(steps, lane, steps, last, coarse_.pairs());
+            if (view_.leaves.codes != nullptr) coarse_.move_codes(leaf_codes_.data() + leaf * coarse_.code_block(), lane, last);
         }
         position_[static_cast<std::size_t>(ids[lane])] = leaf * block_ + lane;
     }

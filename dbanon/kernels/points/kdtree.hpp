@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "common/pages.hpp"
@@ -38,6 +39,14 @@ class KdTree {
     bool within(NearQuery& q, Work& work) const { return ops_.within(view_, q, work); }
     bool farthest(FarQuery& q, Work& work) const { return ops_.farthest(view_, q, work); }
 
+    // Searches that have begun, all at once; only if has_batches(), and after encode(), which prepares for them.
+    bool encode(Work& work);
+    bool has_batches() const { return has_batches_; }
+    void begin(QueryBatch<Near>& batch) const { begin(batch, 0.0); }
+    void begin(QueryBatch<Far>& batch) const { begin(batch, std::numeric_limits<double>::infinity()); }
+    bool nearest(QueryBatch<Near>& batch, Work& work) const { return ops_.nearest_of_batch(view_, batch, work); }
+    bool farthest(QueryBatch<Far>& batch, Work& work) const { return ops_.farthest_of_batch(view_, batch, work); }
+
     // For searches implemented elsewhere (moving_farthest.hpp).
     const TreeView& view() const { return view_; }
     const Ops& ops() const { return ops_; }
@@ -65,6 +74,20 @@ class KdTree {
         std::int32_t id;
     };
 
+    template <class Query>
+    void begin(QueryBatch<Query>& batch, double bound) const {
+        const std::size_t count = batch.searches_.size();
+        // A node's searches, and room for them at each child, at every depth.
+        const std::size_t slots = static_cast<std::size_t>((depth_ + 1) * kFanOut);
+        batch.stack_storage.resize(slots);
+        batch.entry_storage.resize(slots * count);
+        for (std::size_t i = 0; i < count; ++i) batch.entry_storage[i] = {bound, static_cast<std::int32_t>(i)};
+        batch.queries = batch.searches_.data();
+        batch.stack = batch.stack_storage.data();
+        batch.entries = batch.entry_storage.data();
+        batch.pending = 0;
+        if (count > 0 && size_ > 0) batch.stack[batch.pending++] = {0, 0, 0, static_cast<std::int64_t>(count)};
+    }
     void reserve_leaves(std::int64_t leaves);
     bool run_task(const BuildTask& task, Work& work);
     void add_leaf(const BuildTask& task);
@@ -117,8 +140,11 @@ class KdTree {
     // The same in integer steps, if worthwhile: see search.hpp.
     Coarse coarse_;
     HugePageVector<std::int16_t> leaf_coarse_, coarse_boxes_;
+    HugePageVector<std::int8_t> leaf_codes_;
     HugePageVector<double> coarse_reach_;
     std::vector<std::uint8_t> leaf_has_clipped_, has_clipped_;
+    bool has_batches_ = false;
+    std::int32_t n_encoded_leaves_ = 0;
     TreeView view_{};
 };
 

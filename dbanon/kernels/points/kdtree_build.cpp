@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "points/dispatch.hpp"
 #include "points/distance.hpp"
 
 namespace dbanon {
@@ -66,6 +67,7 @@ KdTree::KdTree(const double* points, std::int32_t n, int p, const Ops& ops)
     // The middle need not be exact, only the same in all that follows.
     middle_ = sample_medians(points, n, p);
     coarse_ = Coarse(points, n, p, middle_);
+    has_batches_ = coarse_.is_enabled() && ops_.nearest_of_batch != nullptr && can_run_batches();
     // Every short range may leave a leaf partly empty, and short ranges have at least an eighth of
     // kShort records unless the sample is bad; add_leaf() grows the storage if necessary.
     reserve_leaves(size_ / block_ + size_ / 512 + kFanOut);
@@ -334,10 +336,24 @@ void KdTree::set_box_from_node(std::int32_t node, std::int32_t slot, std::int32_
     update_coarse_box(node, slot);
 }
 
+bool KdTree::encode(Work& work) {
+    if (leaf_codes_.empty()) leaf_codes_.resize(static_cast<std::size_t>(n_leaves_ * coarse_.code_block()));
+    for (; n_encoded_leaves_ < n_leaves_; ++n_encoded_leaves_) {
+        if (work.is_spent()) return false;
+        const std::int32_t* ids = leaf_ids_.data() + std::int64_t{n_encoded_leaves_} * block_;
+        std::int8_t* block = leaf_codes_.data() + n_encoded_leaves_ * coarse_.code_block();
+        for (std::int32_t lane = 0; lane < block_; ++lane) coarse_.store_codes(row(ids[lane]), block, lane);
+        work.left -= 2 * block_cost(p_);
+    }
+    view_.leaves.codes = leaf_codes_.data();
+    return true;
+}
+
 void KdTree::refresh_view() {
     const bool used = coarse_.is_enabled();
     view_ = {{p_, leaf_points_.data(), leaf_ids_.data(), leaf_count_.data(), points_,
-              used ? leaf_coarse_.data() : nullptr, leaf_has_clipped_.data(), coarse_.step()},
+              used ? leaf_coarse_.data() : nullptr, leaf_has_clipped_.data(), coarse_.step(),
+              nullptr, coarse_.code_step()},
              boxes_.data(),
              middle_.data(),
              links_.data(),

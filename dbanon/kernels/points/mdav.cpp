@@ -34,14 +34,28 @@ Coroutine Mdav::run() {
         while (!records_->farthest_moving(far_, 0, work_)) co_yield nullptr;
 
         const std::int32_t r = far_.best.id;
+        const std::int32_t batch_size = last ? 0 : records_->batch_size();
+        if (batch_size > 0 && ahead_.farthest_of(r) < 0) {
+            if (!ahead_.is_candidate(r)) {
+                records_->begin_moving(far_, 0, batch_size);
+                while (!records_->farthest_moving(far_, 0, work_)) co_yield nullptr;
+                ahead_.set_candidates(records_->candidates(0));
+            }
+            Coroutine searches = ahead_.run(*records_, work_);
+            while (!searches.resume()) co_yield nullptr;
+        }
         near_.start(table_.row(r), k_ - 1, r);
         far_.start(table_.row(r));
-        records_->begin(near_);
-        records_->begin(far_);
-        if (last) {
-            while (!records_->nearest(near_, work_)) co_yield nullptr;
-        } else {
+        const bool is_near_known = ahead_.recall(near_);
+        const bool is_far_known = last || ahead_.recall(far_, r);
+        if (!is_near_known) records_->begin(near_);
+        if (!is_far_known) records_->begin(far_);
+        if (!is_near_known && !is_far_known) {
             while (!records_->nearest_and_farthest(near_, far_, work_)) co_yield nullptr;
+        } else if (!is_near_known) {
+            while (!records_->nearest(near_, work_)) co_yield nullptr;
+        } else if (!is_far_known) {
+            while (!records_->farthest(far_, work_)) co_yield nullptr;
         }
         take(r, label);
         take(near_, label++);
@@ -50,8 +64,10 @@ Coroutine Mdav::run() {
         const std::int32_t s = far_.best.id;
         const bool was_assigned = is_assigned(s);
         near_.start(table_.row(s), was_assigned ? k_ : k_ - 1, was_assigned ? -1 : s);
-        records_->begin(near_);
-        while (!records_->nearest(near_, work_)) co_yield nullptr;
+        if (!ahead_.recall(near_)) {
+            records_->begin(near_);
+            while (!records_->nearest(near_, work_)) co_yield nullptr;
+        }
         if (!was_assigned) take(s, label);
         take(near_, label++);
     }

@@ -2,6 +2,7 @@
 
 #include "common/kernel.hpp"
 #include "points/centroid.hpp"
+#include "points/look_ahead.hpp"
 #include "points/records.hpp"
 
 namespace dbanon {
@@ -12,7 +13,8 @@ class Mdav final : public Kernel {
     Mdav(const Table& table, std::int32_t k, Search search)
         : Kernel(table, k),
           records_(make_records(table, search, 3 * (std::int64_t{table.n} / k) / 2)),
-          centroid_(table) {}
+          centroid_(table),
+          ahead_(table_, labels_, k - 1) {}
 
    protected:
     Coroutine run() override;
@@ -23,6 +25,7 @@ class Mdav final : public Kernel {
 
     std::unique_ptr<Records> records_;
     RunningCentroid centroid_;
+    LookAhead ahead_;
     NearQuery near_;
     FarQuery far_;
 };

@@ -29,7 +29,9 @@ MovingFarthest::Entry MovingFarthest::make_entry(double squared, std::int32_t re
     return {round_up(distance - path_length_), ref, is_exact};
 }
 
-void MovingFarthest::begin(FarQuery& q) {
+void MovingFarthest::begin(FarQuery& q, std::int32_t n_candidates) {
+    n_candidates_ = n_candidates;
+    candidates_.clear();
     const std::size_t p = static_cast<std::size_t>(tree_.attributes());
     if (!heap_.empty()) {
         double squared = 0.0;
@@ -50,13 +52,14 @@ void MovingFarthest::begin(FarQuery& q) {
     n_repeated_visits_ = 0;
     tree_.begin(q);
     uses_heap_ = pause_queries_ == 0;
-    if (!uses_heap_) --pause_queries_;
+    if (!uses_heap_ && n_candidates == 0) --pause_queries_;
 }
 
 bool MovingFarthest::find(FarQuery& q, Work& work) {
     if (uses_heap_) {
         if (!walk(q, work)) return false;
         restore_visited();
+        if (n_candidates_ > 0) return true;
         if (n_repeated_visits_ < kMaxRepeatedVisits) {
             next_pause_queries_ = 1;
             return true;
@@ -66,7 +69,7 @@ bool MovingFarthest::find(FarQuery& q, Work& work) {
         uses_heap_ = false;
         // The best so far stays in q and prunes the search of the tree.
     }
-    return tree_.farthest(q, work);
+    return n_candidates_ > 0 || tree_.farthest(q, work);
 }
 
 // Prefetches the records of the leaf that is likely to be next.
@@ -81,14 +84,41 @@ void MovingFarthest::prefetch_leaf(std::int32_t ref) const {
     __builtin_prefetch(leaves.ids + std::int64_t{~ref} * room);
 }
 
+// Adds the records of a leaf to the candidates. Their distances need not be exact.
+void MovingFarthest::collect(const double* point, std::int32_t leaf) {
+    const BlocksView& leaves = tree_.view().leaves;
+    const int room = block_records(leaves.p);
+    const double* block = leaves.points + std::int64_t{leaf} * leaves.p * room;
+    double distances[2 * kBlock] = {};
+    for (int j = 0; j < leaves.p; ++j) {
+        for (int lane = 0; lane < room; ++lane) {
+            const double gap = block[j * room + lane] - point[j];
+            distances[lane] += gap * gap;
+        }
+    }
+    const auto is_farther = [](const RecordDistance& a, const RecordDistance& b) { return a.distance > b.distance; };
+    for (int lane = 0; lane < leaves.count[leaf]; ++lane) {
+        const bool is_full = static_cast<std::int32_t>(candidates_.size()) == n_candidates_;
+        if (is_full && distances[lane] <= candidates_.front().distance) continue;
+        if (is_full) {
+            std::pop_heap(candidates_.begin(), candidates_.end(), is_farther);
+            candidates_.pop_back();
+        }
+        candidates_.push_back({distances[lane], leaves.ids[std::int64_t{leaf} * room + lane]});
+        std::push_heap(candidates_.begin(), candidates_.end(), is_farther);
+    }
+}
+
 bool MovingFarthest::walk(FarQuery& q, Work& work) {
     const TreeView& view = tree_.view();
     const double slack = (tree_.attributes() + 8) * 2.3e-16;
-    while (!heap_.empty() && n_repeated_visits_ < kMaxRepeatedVisits) {
+    while (!heap_.empty() && n_repeated_visits_ < kMaxRepeatedVisits + 16 * n_candidates_) {
         if (work.is_spent()) return false;
         const Entry top = heap_.front();
         const double bound = round_up(top.key + path_length_);
-        if (bound * bound * (1.0 + slack) < q.best.distance) break;
+        const bool is_full = static_cast<std::int32_t>(candidates_.size()) == n_candidates_;
+        const double least = n_candidates_ == 0 ? q.best.distance : is_full ? candidates_.front().distance : -1.0;
+        if (bound * bound * (1.0 + slack) < least) break;
         std::pop_heap(heap_.begin(), heap_.end());
         heap_.pop_back();
         if (!heap_.empty()) prefetch_leaf(heap_.front().ref);
@@ -108,6 +138,7 @@ bool MovingFarthest::walk(FarQuery& q, Work& work) {
         if (top.is_exact) ++n_repeated_visits_;
         Far leaf_query{q.point, nullptr, nullptr, 0.0, {-1.0, -1}, nullptr, 0};
         tree_.ops().scan_far(view.leaves, leaf, leaf + 1, leaf_query);
+        if (n_candidates_ > 0) collect(q.point, leaf);
         visited_.push_back(make_entry(leaf_query.best.distance, top.ref, true));
         if (leaf_query.best.distance > q.best.distance ||
             (leaf_query.best.distance == q.best.distance && leaf_query.best.id < q.best.id)) {

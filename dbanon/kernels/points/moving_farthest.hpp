@@ -19,8 +19,10 @@ class MovingFarthest {
    public:
     explicit MovingFarthest(const KdTree& tree) : tree_(tree) {}
 
-    void begin(FarQuery& q);
+    // With `n_candidates`, the search also collects that many of the farthest records, as the heap finds them.
+    void begin(FarQuery& q, std::int32_t n_candidates = 0);
     bool find(FarQuery& q, Work& work);
+    const std::vector<RecordDistance>& candidates() const { return candidates_; }
 
    private:
     struct Entry {
@@ -34,9 +36,12 @@ class MovingFarthest {
     Entry make_entry(double squared, std::int32_t ref, bool is_exact) const;
     void prefetch_leaf(std::int32_t ref) const;
     void restore_visited();
+    void collect(const double* point, std::int32_t leaf);
 
     const KdTree& tree_;
     std::vector<Entry> heap_, visited_;
+    std::vector<RecordDistance> candidates_;  // the nearest on top
+    std::int32_t n_candidates_ = 0;
     std::vector<double> last_point_;
     double path_length_ = 0.0;
     std::int32_t n_repeated_visits_ = 0;

@@ -21,6 +21,13 @@ constexpr std::int32_t kSpreadSample = 255;
 // Queries between two checks whether the tree pays.
 constexpr std::int32_t kTrialQueries = 64;
 
+// Searches that are run together: more of them read each node less often, but more of their results are
+// out of date when they are needed (measured).
+constexpr std::int32_t kRecordsPerSearch = 2048;
+constexpr std::int32_t kMinBatch = 8, kMaxBatch = 1024;
+// The time of a node in a batch, of that in a search on its own.
+constexpr double kShareOfBatch = 0.6;
+
 std::vector<std::int32_t> all_ids(const Table& table) {
     std::vector<std::int32_t> ids(static_cast<std::size_t>(table.n));
     std::iota(ids.begin(), ids.end(), 0);
@@ -65,8 +72,14 @@ std::unique_ptr<Records> make_records(const Table& table, Search search, std::in
 TreeRecords::TreeRecords(const Table& table, const Ops& ops)
     : tree_(table.points, table.n, table.p, ops), moving_{MovingFarthest(tree_), MovingFarthest(tree_)} {}
 
+std::int32_t TreeRecords::batch_size() const {
+    if (!tree_.has_batches() || !uses_batches_) return 0;
+    const std::int32_t size = std::min(tree_.size() / kRecordsPerSearch, kMaxBatch);
+    return size < kMinBatch ? 0 : size;
+}
+
 bool TreeRecords::nearest_and_farthest(NearQuery& near, FarQuery& far, Work& work) {
-    return tree_.farthest(far, work) && tree_.nearest(near, work);
+    return farthest(far, work) && nearest(near, work);
 }
 
 BlockRecords::BlockRecords(const Table& table, const Ops& ops)
@@ -205,14 +218,15 @@ bool AdaptiveRecords::prepare(Work& work) {
     return active_->prepare(work);
 }
 
-bool AdaptiveRecords::track_cost(std::int64_t before, const Work& work, bool done) {
+bool AdaptiveRecords::track_cost(std::int64_t before, const Work& work, bool done, std::int32_t n_searches,
+                                 double share) {
     // Relative cost of a block visited by the tree compared to a sequential scan (measured).
     const double relative_cost = 1.0 + (Coarse::is_worthwhile(table_.p) ? 60.0 : 24.0) / table_.p;
-    tree_cost_ += relative_cost * static_cast<double>(before - work.left) /
+    tree_cost_ += share * relative_cost * static_cast<double>(before - work.left) /
               static_cast<double>(block_cost(table_.p));
     if (done) {
-        scan_cost_ += static_cast<double>(active_->size()) / block_records(table_.p);
-        ++n_queries_;
+        scan_cost_ += n_searches * static_cast<double>(active_->size()) / block_records(table_.p);
+        n_queries_ += n_searches;
     }
     return done;
 }
@@ -235,6 +249,16 @@ bool AdaptiveRecords::nearest_and_farthest(NearQuery& near, FarQuery& far, Work&
 bool AdaptiveRecords::farthest_moving(FarQuery& q, int path, Work& work) {
     const std::int64_t before = work.left;
     return track_cost(before, work, active_->farthest_moving(q, path, work));
+}
+
+bool AdaptiveRecords::nearest(QueryBatch<Near>& batch, Work& work) {
+    const std::int64_t before = work.left;
+    return track_cost(before, work, active_->nearest(batch, work), batch.size(), kShareOfBatch);
+}
+
+bool AdaptiveRecords::farthest(QueryBatch<Far>& batch, Work& work) {
+    const std::int64_t before = work.left;
+    return track_cost(before, work, active_->farthest(batch, work), batch.size(), kShareOfBatch);
 }
 
 }  // namespace dbanon

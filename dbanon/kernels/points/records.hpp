@@ -33,8 +33,21 @@ class Records {
     virtual bool nearest_and_farthest(NearQuery& near, FarQuery& far, Work& work) = 0;
     // The record farthest from a point that moves little between queries; there may be two such
     // points, and `path` (0 or 1) says which.
-    virtual void begin_moving(FarQuery& q, int path) = 0;
+    // With `n_candidates`, the search also collects that many of the farthest records, if it can.
+    virtual void begin_moving(FarQuery& q, int path, std::int32_t n_candidates = 0) = 0;
     virtual bool farthest_moving(FarQuery& q, int path, Work& work) = 0;
+
+    virtual std::vector<RecordDistance> candidates(int) const { return {}; }
+
+    // The number of searches that pay at once, or 0 if batches do not; then they must not be used.
+    virtual std::int32_t batch_size() const { return 0; }
+    // Called before a batch; no record may be erased before it is complete.
+    virtual bool prepare_batch(Work&) { return true; }
+    // Each search of the batch has begun, and keeps its results so far.
+    virtual void begin(QueryBatch<Near>&) {}
+    virtual void begin(QueryBatch<Far>&) {}
+    virtual bool nearest(QueryBatch<Near>&, Work&) { return true; }
+    virtual bool farthest(QueryBatch<Far>&, Work&) { return true; }
 };
 
 // `n_queries`: the number of queries, if known. For few, building a tree does not pay.
@@ -50,17 +63,51 @@ class TreeRecords final : public Records {
     void erase(std::int32_t id) override { tree_.erase(id); }
     void prefetch(std::int32_t id) const override { tree_.prefetch(id); }
     void begin(NearQuery& q) override { tree_.begin(q); }
-    bool nearest(NearQuery& q, Work& work) override { return tree_.nearest(q, work); }
+    bool nearest(NearQuery& q, Work& work) override { return track([&] { return tree_.nearest(q, work); }, 1, work); }
     void begin(FarQuery& q) override { tree_.begin(q); }
-    bool farthest(FarQuery& q, Work& work) override { return tree_.farthest(q, work); }
+    bool farthest(FarQuery& q, Work& work) override { return track([&] { return tree_.farthest(q, work); }, 1, work); }
     bool nearest_and_farthest(NearQuery& near, FarQuery& far, Work& work) override;
-    void begin_moving(FarQuery& q, int path) override { moving_[path].begin(q); }
+    void begin_moving(FarQuery& q, int path, std::int32_t n_candidates) override {
+        moving_[path].begin(q, n_candidates);
+    }
     bool farthest_moving(FarQuery& q, int path, Work& work) override {
         return moving_[path].find(q, work);
     }
+    std::vector<RecordDistance> candidates(int path) const override { return moving_[path].candidates(); }
+    std::int32_t batch_size() const override;
+    bool prepare_batch(Work& work) override { return tree_.encode(work); }
+    void begin(QueryBatch<Near>& batch) override { tree_.begin(batch); }
+    void begin(QueryBatch<Far>& batch) override { tree_.begin(batch); }
+    bool nearest(QueryBatch<Near>& batch, Work& work) override {
+        return track([&] { return tree_.nearest(batch, work); }, batch.size(), work);
+    }
+    bool farthest(QueryBatch<Far>& batch, Work& work) override {
+        return track([&] { return tree_.farthest(batch, work); }, batch.size(), work);
+    }
 
    private:
+    // Decides by the nodes and leaves that a search visits whether batches pay.
+    template <class Run>
+    bool track(const Run& run, std::int32_t n_searches, Work& work) {
+        const std::int64_t before = work.left;
+        const bool done = run();
+        n_visits_ += (before - work.left) / block_cost(tree_.attributes());
+        if (done) n_searches_ += n_searches;
+        if (n_searches_ >= kSearchesToDecide) {
+            uses_batches_ = n_visits_ >= n_searches_ * (uses_batches_ ? kMinVisitsInBatch : kMinVisitsAlone);
+            n_visits_ = 0;
+            n_searches_ = 0;
+        }
+        return done;
+    }
+
+    static constexpr std::int64_t kSearchesToDecide = 256;
+    // Measured; a node of a batch stands for its leaves, too.
+    static constexpr std::int64_t kMinVisitsAlone = 530, kMinVisitsInBatch = 280;
+
     KdTree tree_;
+    std::int64_t n_visits_ = 0, n_searches_ = 0;
+    bool uses_batches_ = false;
     MovingFarthest moving_[2];
 };
 
@@ -82,7 +129,7 @@ class BlockRecords final : public Records {
     void begin(FarQuery& q) override { begin_scan(q); }
     bool farthest(FarQuery& q, Work& work) override;
     bool nearest_and_farthest(NearQuery& near, FarQuery& far, Work& work) override;
-    void begin_moving(FarQuery& q, int) override { begin(q); }
+    void begin_moving(FarQuery& q, int, std::int32_t) override { begin(q); }
     bool farthest_moving(FarQuery& q, int, Work& work) override { return farthest(q, work); }
 
    private:
@@ -122,11 +169,21 @@ class AdaptiveRecords final : public Records {
     void begin(FarQuery& q) override { active_->begin(q); }
     bool farthest(FarQuery& q, Work& work) override;
     bool nearest_and_farthest(NearQuery& near, FarQuery& far, Work& work) override;
-    void begin_moving(FarQuery& q, int path) override { active_->begin_moving(q, path); }
+    void begin_moving(FarQuery& q, int path, std::int32_t n_candidates) override {
+        active_->begin_moving(q, path, n_candidates);
+    }
     bool farthest_moving(FarQuery& q, int path, Work& work) override;
+    std::vector<RecordDistance> candidates(int path) const override { return active_->candidates(path); }
+    std::int32_t batch_size() const override { return active_->batch_size(); }
+    bool prepare_batch(Work& work) override { return active_->prepare_batch(work); }
+    void begin(QueryBatch<Near>& batch) override { active_->begin(batch); }
+    void begin(QueryBatch<Far>& batch) override { active_->begin(batch); }
+    bool nearest(QueryBatch<Near>& batch, Work& work) override;
+    bool farthest(QueryBatch<Far>& batch, Work& work) override;
 
    private:
-    bool track_cost(std::int64_t before, const Work& work, bool done);
+    bool track_cost(std::int64_t before, const Work& work, bool done, std::int32_t n_searches = 1,
+                    double share = 1.0);
 
     Table table_;
     const Ops& ops_;

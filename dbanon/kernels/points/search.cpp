@@ -18,10 +18,12 @@ using namespace dbanon;
 template <int P>
 struct NearExact {
     static constexpr bool kUseCoarse = false;
-    NearExact(const TreeView& view, Near& near) : tree(view), q(near) {}
+    explicit NearExact(const TreeView& view) : tree(view) {}
 
-    void leaf(std::int32_t block) { scan_block<P, true, false>(tree.leaves, block, q.point, &q, nullptr); }
-    unsigned open(std::int32_t node, double* bound) const {
+    void leaf(Near& q, std::int32_t block) const {
+        scan_block<P, true, false>(tree.leaves, block, q.point, &q, nullptr);
+    }
+    unsigned open(const Near& q, std::int32_t node, double* bound) const {
         Lanes sum[kFanOutParts];
         near_bounds<P>(tree, node, q.point, sum);
         unsigned mask = 0;
@@ -33,20 +35,18 @@ struct NearExact {
     }
 
     const TreeView& tree;
-    Near& q;
 };
 
 template <int P>
 struct NearCoarse : NearExact<P> {
     static constexpr bool kUseCoarse = true;
-    using NearExact<P>::q;
     using NearExact<P>::tree;
-    NearCoarse(const TreeView& view, Near& near) : NearExact<P>(view, near), threshold(view.leaves) {}
+    explicit NearCoarse(const TreeView& view) : NearExact<P>(view), threshold(view.leaves) {}
 
-    void leaf(std::int32_t block) {
+    void leaf(Near& q, std::int32_t block) const {
         if (coarse_near<P>(tree.leaves, block, q, threshold)) q.nodes_to_recheck = kNodesToRecheck;
     }
-    unsigned open(std::int32_t node, double* bound) {
+    unsigned open(Near& q, std::int32_t node, double* bound) const {
         Lanes least[kFanOutParts];
         coarse_near_bounds<P>(tree, node, q.coarse, least);
         unsigned mask = 0;
@@ -56,7 +56,7 @@ struct NearCoarse : NearExact<P> {
         }
         mask &= tree.live_children[node];
         if (q.nodes_to_recheck == 0 || mask == 0) return mask;
-        unsigned left = NearExact<P>::open(node, bound);
+        unsigned left = NearExact<P>::open(q, node, bound);
         for (unsigned bits = left; bits != 0; bits &= bits - 1) {
             const int slot = __builtin_ctz(bits);
             if (bound[slot] == q.limit && first_id_of(tree, node, slot) > q.limit_id) {
@@ -73,10 +73,12 @@ struct NearCoarse : NearExact<P> {
 template <int P>
 struct FarExact {
     static constexpr bool kUseCoarse = false;
-    FarExact(const TreeView& view, Far& far) : tree(view), q(far) {}
+    explicit FarExact(const TreeView& view) : tree(view) {}
 
-    void leaf(std::int32_t block) { scan_block<P, false, true>(tree.leaves, block, q.point, nullptr, &q); }
-    unsigned open(std::int32_t node, double* bound) const {
+    void leaf(Far& q, std::int32_t block) const {
+        scan_block<P, false, true>(tree.leaves, block, q.point, nullptr, &q);
+    }
+    unsigned open(const Far& q, std::int32_t node, double* bound) const {
         Lanes sum[kFanOutParts];
         far_bounds<P>(tree, node, q, sum);
         unsigned mask = 0;
@@ -88,21 +90,19 @@ struct FarExact {
     }
 
     const TreeView& tree;
-    Far& q;
 };
 
 template <int P>
 struct FarCoarse : FarExact<P> {
     static constexpr bool kUseCoarse = true;
-    using FarExact<P>::q;
     using FarExact<P>::tree;
-    FarCoarse(const TreeView& view, Far& far) : FarExact<P>(view, far), threshold(view.leaves) {}
+    explicit FarCoarse(const TreeView& view) : FarExact<P>(view), threshold(view.leaves) {}
 
-    void leaf(std::int32_t block) {
+    void leaf(Far& q, std::int32_t block) const {
         if (coarse_far<P>(tree.leaves, block, q, threshold)) q.nodes_to_recheck = kNodesToRecheck;
     }
-    unsigned open(std::int32_t node, double* bound) {
-        if (tree.has_clipped[node] != 0) return FarExact<P>::open(node, bound);
+    unsigned open(Far& q, std::int32_t node, double* bound) const {
+        if (!q.coarse.is_unclipped || tree.has_clipped[node] != 0) return FarExact<P>::open(q, node, bound);
         Lanes most[kFanOutParts];
         coarse_far_bounds<P>(tree, node, q.coarse, most);
         unsigned mask = 0;
@@ -112,7 +112,7 @@ struct FarCoarse : FarExact<P> {
         }
         mask &= tree.live_children[node];
         if (q.nodes_to_recheck == 0 || mask == 0) return mask;
-        unsigned left = FarExact<P>::open(node, bound);
+        unsigned left = FarExact<P>::open(q, node, bound);
         for (unsigned bits = left; bits != 0; bits &= bits - 1) {
             const int slot = __builtin_ctz(bits);
             if (bound[slot] == q.best.distance && first_id_of(tree, node, slot) > q.best.id) {
@@ -148,6 +148,24 @@ bool farthest(const TreeView& tree, Far& q, Work& work) {
         if (q.coarse.is_unclipped) return walk<false, FarCoarse<P>>(tree, q, work);
     }
     return walk<false, FarExact<P>>(tree, q, work);
+}
+
+template <int P>
+constexpr auto nearest_of_batch() -> decltype(Ops::nearest_of_batch) {
+    if constexpr (kHasCodes && kHasCoarse<P>) {
+        return walk_together<true, NearCoarse<P>, CodeFilter<P>, Near>;
+    } else {
+        return nullptr;
+    }
+}
+
+template <int P>
+constexpr auto farthest_of_batch() -> decltype(Ops::farthest_of_batch) {
+    if constexpr (kHasCodes && kHasCoarse<P>) {
+        return walk_together<false, FarCoarse<P>, CodeFilter<P>, Far>;
+    } else {
+        return nullptr;
+    }
 }
 
 template <int P>
@@ -201,7 +219,7 @@ template <int P>
 void scan_near(const BlocksView& blocks, std::int32_t first, std::int32_t last, Near& near) {
     if constexpr (kHasCoarse<P>) {
         if (near.coarse.steps != nullptr) {
-            CheckThreshold<P> threshold(blocks);
+            const CheckThreshold<P> threshold(blocks);
             for (; first < last; ++first) coarse_near<P>(blocks, first, near, threshold);
             return;
         }
@@ -215,7 +233,7 @@ template <int P>
 void scan_far(const BlocksView& blocks, std::int32_t first, std::int32_t last, Far& far) {
     if constexpr (kHasCoarse<P>) {
         if (far.coarse.is_unclipped) {
-            CheckThreshold<P> threshold(blocks);
+            const CheckThreshold<P> threshold(blocks);
             for (; first < last; ++first) coarse_far<P>(blocks, first, far, threshold);
             return;
         }
@@ -230,9 +248,9 @@ void scan_both(const BlocksView& blocks, std::int32_t first, std::int32_t last, 
                Far& far) {
     if constexpr (kHasCoarse<P>) {
         if (far.coarse.is_unclipped) {
-            CheckThreshold<P> near_threshold(blocks), far_threshold(blocks);
+            const CheckThreshold<P> threshold(blocks);
             for (; first < last; ++first) {
-                coarse_both<P>(blocks, first, near, near_threshold, far, far_threshold);
+                coarse_both<P>(blocks, first, near, far, threshold);
             }
             return;
         }
@@ -293,8 +311,9 @@ constexpr int kSpecializedWidths = kMaxTemplatedAttributes;
 static_assert(kSpecializedWidths >= kMinCoarseAttributes - 1);
 
 template <int P>
-constexpr Ops kOps = {nearest<P>,   within<P>,   farthest<P>,  child_bounds<P>, scan_near<P>,
-                      scan_far<P>,  scan_both<P>, pairwise<P>, add_and_find_least};
+constexpr Ops kOps = {nearest<P>,          within<P>,       farthest<P>,  nearest_of_batch<P>(),
+                      farthest_of_batch<P>(), child_bounds<P>, scan_near<P>, scan_far<P>,
+                      scan_both<P>,        pairwise<P>,     add_and_find_least};
 
 template <int... P>
 const Ops* table(std::integer_sequence<int, P...>) {

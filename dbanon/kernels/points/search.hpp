@@ -41,6 +41,9 @@ struct RecordDistance {
 // Where `coarse` is not null, attributes 2i and 2i + 1 of lane l in block b are also at
 // coarse[((b * pairs + i) * kBlock + l) * 2], in integer steps (coarse.hpp), and
 // has_clipped[b] is not 0 if a record of block b is clipped. Then record i is at rows[i * p], too.
+//
+// Where `codes` is not null, block b has (1 + groups) * kBlock * 4 bytes there: for each lane a 32-bit offset,
+// then for each group of four attributes four codes for each lane (coarse.hpp).
 struct BlocksView {
     int p;
     const double* points;
@@ -50,6 +53,8 @@ struct BlocksView {
     const std::int16_t* coarse;
     const std::uint8_t* has_clipped;
     double step;
+    const std::int8_t* codes = nullptr;
+    double code_step = 0.0;
 };
 
 // Inner node i: lower faces lo[j][child] at boxes[i * (2p + 1) * kFanOut], upper faces hi[j][child], then
@@ -88,6 +93,14 @@ struct CoarsePoint {
     const std::int16_t* vertex = nullptr;
     double slack = 0.0;
     bool is_unclipped = false;
+    // The sum of squared steps that belongs to `threshold_of`, a limit of the search.
+    double threshold_of = -2.0;
+    std::int32_t threshold = 0;
+    // The codes of the point, each plus 128, the sum of their squares, and the threshold of their products.
+    const std::uint8_t* codes = nullptr;
+    double code_norm = 0.0;
+    double code_threshold_of = -2.0;
+    std::int32_t code_threshold = 0;
 };
 
 // A search for the k records nearest to `point`, resumable: the results so far are a heap with the
@@ -121,12 +134,38 @@ struct Far {
     std::int32_t nodes_to_recheck = 0;
 };
 
+// A search that has to open a node or leaf, and the bound there.
+struct QueryAtNode {
+    double bound;
+    std::int32_t query;
+};
+
+// The searches at(entries[begin..end)) that have to open a node or leaf.
+struct PendingQueries {
+    std::int32_t ref;
+    std::int32_t first_id;
+    std::int64_t begin, end;
+};
+
+// Searches that walk the tree together, resumable: each node is read once for all that open it.
+template <class Query>
+struct Batch {
+    Query* const* queries;
+    PendingQueries* stack;
+    std::int32_t pending;
+    QueryAtNode* entries;
+};
+
 struct Ops {
     // The searches return true when the search is complete, false when the slice is spent.
     bool (*nearest)(const TreeView&, Near&, Work&);
     // Any k records within the fixed limit, or all if there are fewer.
     bool (*within)(const TreeView&, Near&, Work&);
     bool (*farthest)(const TreeView&, Far&, Work&);
+    // The searches of a batch have a limit each; its stack begins with the root for all of them. Null without
+    // the instructions that make batches pay.
+    bool (*nearest_of_batch)(const TreeView&, Batch<Near>&, Work&);
+    bool (*farthest_of_batch)(const TreeView&, Batch<Far>&, Work&);
     // Upper bounds of the distances to the records below each child.
     void (*far_bounds)(const TreeView&, std::int32_t node, const Far&, double* out);
     // Scans blocks first..last-1 for either query or both.

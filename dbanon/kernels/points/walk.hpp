@@ -108,13 +108,13 @@ bool walk(const TreeView& tree, Query& q, Work& work) {
     constexpr unsigned left = kQueuedLeaves<Nearest, Visitor::kUseCoarse>;
     static_assert(left + kFanOut <= kQueueCapacity);
     const std::int64_t cost = block_cost(tree.leaves.p);
-    Visitor look(tree, q);
+    const Visitor look(tree);
     LeafQueue waiting;
     const auto scan = [&] {
         const PendingNode leaf = waiting.take();
         if (cannot_improve(q, leaf)) return;
         work.left -= cost;
-        look.leaf(~leaf.ref);
+        look.leaf(q, ~leaf.ref);
     };
     while (q.pending > 0 || waiting.count() > 0) {
         if (work.is_spent()) {
@@ -136,7 +136,7 @@ bool walk(const TreeView& tree, Query& q, Work& work) {
         double bound[kFanOut];
         const std::int32_t base = q.pending;
         const unsigned old = waiting.count();
-        for (unsigned open = look.open(top.ref, bound); open != 0; open &= open - 1) {
+        for (unsigned open = look.open(q, top.ref, bound); open != 0; open &= open - 1) {
             const PendingNode entry = pending_child(tree, top.ref, __builtin_ctz(open), bound);
             fetch<Visitor::kUseCoarse>(tree, entry.ref);
             if (entry.ref >= 0) {
@@ -149,6 +149,71 @@ bool walk(const TreeView& tree, Query& q, Work& work) {
         }
         const unsigned keep = has_no_bound(q) ? 0 : left;
         while (waiting.count() > keep) scan();
+    }
+    return true;
+}
+
+inline bool is_visited(const Near& q, std::int32_t ref) { return ~ref == q.visited_leaf; }
+inline bool is_visited(const Far&, std::int32_t) { return false; }
+
+// The walk of many searches at once, node by node in the order of memory. A search keeps to the children
+// that its own limit leaves, so limits should be close to the final ones before. Where all children are
+// leaves, codes are faster than boxes.
+template <bool Nearest, class Visitor, class CodeFilter, class Query>
+bool walk_together(const TreeView& tree, Batch<Query>& batch, Work& work) {
+    const std::int64_t cost = block_cost(tree.leaves.p);
+    const Visitor look(tree);
+    CodeFilter filter(tree.leaves);
+    while (batch.pending > 0) {
+        if (work.is_spent()) return false;
+        const PendingQueries top = batch.stack[--batch.pending];
+        const std::int64_t count = top.end - top.begin;
+        work.left -= count * cost;
+        filter.clear();
+        bool has_inner = false;
+        if (top.ref < 0) {
+            filter.add(~top.ref);
+        } else {
+            for (unsigned live = tree.live_children[top.ref]; live != 0; live &= live - 1) {
+                const std::int32_t ref = tree.links[std::int64_t{top.ref} * kLinksPerNode + __builtin_ctz(live)];
+                if (ref >= 0) {
+                    has_inner = true;
+                    break;
+                }
+                filter.add(~ref);
+            }
+        }
+        if (!has_inner) {
+            for (std::int64_t i = top.begin; i < top.end; ++i) {
+                Query& q = *batch.queries[batch.entries[i].query];
+                if (cannot_improve(q, {batch.entries[i].bound, top.ref, top.first_id})) continue;
+                for (unsigned bits = filter.remaining(q); bits != 0; bits &= bits - 1) {
+                    const std::int32_t leaf = filter.block(__builtin_ctz(bits));
+                    if (!is_visited(q, ~leaf)) look.leaf(q, leaf);
+                }
+            }
+            continue;
+        }
+        // Each child's searches get room for all of them, above those of this node.
+        std::int64_t end[kFanOut];
+        for (int slot = 0; slot < kFanOut; ++slot) end[slot] = top.end + slot * count;
+        for (std::int64_t i = top.begin; i < top.end; ++i) {
+            const QueryAtNode entry = batch.entries[i];
+            Query& q = *batch.queries[entry.query];
+            if (cannot_improve(q, {entry.bound, top.ref, top.first_id})) continue;
+            double bound[kFanOut];
+            for (unsigned open = look.open(q, top.ref, bound); open != 0; open &= open - 1) {
+                const int slot = __builtin_ctz(open);
+                batch.entries[end[slot]++] = {bound[slot], entry.query};
+            }
+        }
+        for (int slot = 0; slot < kFanOut; ++slot) {
+            const std::int64_t begin = top.end + slot * count;
+            if (end[slot] == begin) continue;
+            const std::int32_t ref = tree.links[std::int64_t{top.ref} * kLinksPerNode + slot];
+            batch.stack[batch.pending++] = {ref, first_id_of(tree, top.ref, slot), begin, end[slot]};
+            if (ref >= 0) fetch<Visitor::kUseCoarse>(tree, ref);
+        }
     }
     return true;
 }

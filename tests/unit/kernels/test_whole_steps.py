@@ -193,6 +193,19 @@ def test_larger_tables_are_the_same_without(kind: str, p: int, k: int) -> None:
     np.testing.assert_array_equal(results[1], results[2])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("p", "k", "budget"), [(6, 40, 300), (13, 20, kernels.DEFAULT_BUDGET), (17, 30, 5000)]
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_of_searches_change_nothing(kind: str, p: int, k: int, budget: int) -> None:
+    """From 16,384 records on, searches that visit many nodes are run together."""
+    points = table(kind, 30_000, p, 4)
+    np.testing.assert_array_equal(
+        run(kernels.Mdav(points, k, "index"), budget), run(kernels.Mdav(points, k, "brute"))
+    )
+
+
 @pytest.mark.parametrize("search", ["index", "brute"])
 @pytest.mark.parametrize("kind", ["normal", "grid", "heavy tails", "outliers", "far from 0"])
 def test_neighbours_and_links_equal_the_reference(kind: str, search: kernels.Search) -> None:
