@@ -144,7 +144,7 @@ def too_many_columns(world: Runs) -> Acts:
 
 @case("Release {} rows or more, raise `epsilon`, or leave out columns.")
 def mostly_noise(world: Runs) -> Acts:
-    options: dict[str, Any] = {"method": "dp_marginals", "epsilon": 0.11}
+    options: dict[str, Any] = {"method": "dp_marginals", "epsilon": 0.055}
     hint = yield synthesize(**options)
     [rows] = re.findall(r"Release (\d+) rows", hint)
     enough = pd.DataFrame(_RNG.uniform(0, 100, (int(rows), 2)), columns=["a", "b"])
