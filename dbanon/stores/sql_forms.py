@@ -80,7 +80,8 @@ def _find_possible_forms(
     # The values beyond the compared ones count as matches.
     queries = [
         f"SELECT {index}, count(*), sum(CASE WHEN v.number > {_N_COMPARED_VALUES} THEN 1"
-        f" WHEN {condition} THEN 1 ELSE 0 END) FROM (SELECT v.*, row_number() OVER () AS number"
+        f" WHEN {condition} THEN 1 ELSE 0 END) FROM (SELECT v.trimmed AS trimmed, v.compact AS"
+        " compact, row_number() OVER () AS number"
         f" FROM {_values_subquery(session, relation, attribute)} AS v) AS v"
         for index, attribute in enumerate(attributes)
     ]
