@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.markdown import table
+from benchmarks.markdown import NotMeasuredError, table
 from tests.backend_package import copy_package
 
 INSTALL = """
@@ -73,6 +73,19 @@ class Version:
     def install(self, url: str, package: Path) -> None:
         """Install the SQL functions of this version."""
         self.run(INSTALL, url, str(package))
+
+
+def split_interpreters(other_python: str | None) -> tuple[str, str]:
+    """Split ``--beside`` into the interpreters of another version and of peers.
+
+    Raises
+    ------
+    NotMeasuredError : the two were not given.
+    """
+    if other_python is None or "," not in other_python:
+        raise NotMeasuredError("name by --beside an interpreter of another version, and of peers")
+    old, _, peers = other_python.partition(",")
+    return old, peers
 
 
 def versions(other_python: str | None) -> list[Version]:

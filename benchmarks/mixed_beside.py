@@ -34,8 +34,8 @@ import numpy as np
 import pandas as pd
 
 from benchmarks import mixed_evaluation, mixed_speed
-from benchmarks.beside import Version
-from benchmarks.markdown import NotMeasuredError, table
+from benchmarks.beside import Version, split_interpreters
+from benchmarks.markdown import table
 from benchmarks.mixed_speed import BLOCKS, FAST, K, draw, losses_of, resolve_hierarchies
 from benchmarks.peers import CALL, THEIRS
 
@@ -89,11 +89,9 @@ def run(quick: bool = False, other_python: str | None = None) -> str:
 
     Raises
     ------
-    NotMeasuredError : the two interpreters were not given.
+    NotMeasuredError : ``other_python`` does not name two interpreters.
     """
-    if other_python is None or "," not in other_python:
-        raise NotMeasuredError("name by --beside an interpreter of another version, and of peers")
-    old, peers = other_python.split(",")
+    old, peers = split_interpreters(other_python)
     return report(measure_all(old, peers, quick), other_name(old))
 
 

@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 
 from benchmarks import main_job, mdav_speed, mixed_speed, peers, startup, untuned
-from benchmarks.beside import Version, versions
-from benchmarks.markdown import NotMeasuredError, table
+from benchmarks.beside import Version, split_interpreters, versions
+from benchmarks.markdown import table
 from benchmarks.mixed_beside import run_limited
 
 K, TURNS = 5, 2
@@ -52,11 +52,9 @@ def run(quick: bool = False, other_python: str | None = None) -> str:
 
     Raises
     ------
-    NotMeasuredError : the two interpreters were not given.
+    NotMeasuredError : ``other_python`` does not name two interpreters.
     """
-    if other_python is None or "," not in other_python:
-        raise NotMeasuredError("name by --beside an interpreter of another version, and of peers")
-    old, python_of_peers = other_python.split(",")
+    old, python_of_peers = split_interpreters(other_python)
     known_versions = versions(old)
     names = [version.name for version in known_versions]
     header = ["table", "n", "p", "method", *(f"{name} s" for name in names)]
