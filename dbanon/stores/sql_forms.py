@@ -27,9 +27,9 @@ from dbanon.sessions.session import Session
 _QUERIES_PER_STATEMENT = 100
 # The number of nested calls that the parsers of all SQLite versions accept.
 _MAX_NESTED_CALLS = 9
-# Number of values that are compared with one pattern for all forms. It exceeds a tenth of
-# ``MAX_EXAMINED_VALUES``: if none of them matches, no form is that of nine tenths of the values.
-_N_COMPARED_VALUES = 250
+# Number of values that are compared with one pattern for all forms. More than a tenth of those
+# examined are enough: if none of them matches, no form is that of nine tenths of the values.
+_N_COMPARED_VALUES = MAX_EXAMINED_VALUES // 8
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 

@@ -134,10 +134,10 @@ def test_findings_are_those_of_a_frame(spark: SparkSession, name: str, tmp_path:
         assert report.arguments.get(key) == of_frame.arguments.get(key)
 
 
-def test_counts_read_files_again_but_no_other_frame(
+def test_counts_read_a_directory_again_but_no_frame(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a frame computes could cost anything, so its rows are counted as they were packed."""
+    """Files of a directory are checked for changes. The rows of a frame are counted as packed."""
     was_packed: list[bool] = []
 
     def hash_rows(rows: ReleasedRows, disk_cache: Any) -> Any:
@@ -147,15 +147,18 @@ def test_counts_read_files_again_but_no_other_frame(
     hash_source_rows = ReleasedRows.hash_source_rows
     monkeypatch.setattr(ReleasedRows, "hash_source_rows", hash_rows)
     make_rows, options = CASES["codings"]
-    rows = in_files(spark, with_codes(make_rows()), tmp_path)
-    findings = []
-    for frame in (rows, rows.select("*")):
-        _, report = dbanon.spark.anonymize(frame, key=["id"], **BLOCKS, **options)
-        findings.append((report.disclosive_columns, report.linking))
-        spark.catalog.clearCache()
-    assert was_packed == [False, True]
-    assert findings[0] == findings[1]
-    assert findings[0][1]
+    options = BLOCKS | options | {"key": ["id"]}
+    source = tmp_path / "source"
+    source.mkdir()
+    rows = in_files(spark, with_codes(make_rows()), source)
+    _, of_frame = dbanon.spark.anonymize(rows, **options)
+    spark.catalog.clearCache()
+    released = str(tmp_path / "released")
+    of_directory = anonymize_table(spark, str(source), released, **options)
+    assert was_packed == [True, False]
+    assert of_frame.disclosive_columns == of_directory.disclosive_columns
+    assert of_frame.linking == of_directory.linking
+    assert of_frame.linking
 
 
 REFUSED: dict[str, tuple[Any, dict[str, Any], type[DbanonError]]] = {

@@ -155,7 +155,12 @@ def anonymize(
 
 
 def release_frame(
-    job: Job, frame: DataFrame, tasks: int | None = None, findings: SourceFindings | None = None
+    job: Job,
+    frame: DataFrame,
+    tasks: int | None = None,
+    findings: SourceFindings | None = None,
+    *,
+    is_rereadable: bool = False,
 ) -> tuple[DataFrame, Report, DiskCache]:
     """Compute and recount a release; return its rows, its report, and the cache of the rows.
 
@@ -165,6 +170,7 @@ def release_frame(
     tasks : see ``anonymize``.
     findings : the columns of the source that look like identifiers; None to search the first rows
         of ``frame`` for them.
+    is_rereadable : see ``PinnedSource``.
 
     Raises
     ------
@@ -186,7 +192,7 @@ def release_frame(
     # Person identifiers that differ only in white space or case, and so count as two persons.
     spellings = warn_of_spellings(run_plan, source, job.entity) if job.entity else ()
     layout = assign_roles(run_plan)
-    source_rows = lay_out_rows(frame, job, layout, run_plan.relation)
+    source_rows = lay_out_rows(frame, job, layout, run_plan.relation, is_rereadable=is_rereadable)
     disk_cache, packet_cache = DiskCache(), DiskCache()
     try:
         packets, facts, sample = _gather_facts(source_rows, run_plan, layout, packet_cache)

@@ -215,8 +215,8 @@ class SourceRows:
     rows : the rows, with the internal columns of ``Layout``.
     n_withheld : number of source rows that are left out, with NULL in a required column.
     is_countable : whether counting ``rows`` is cheap, because they are cached or in Parquet files.
-    is_rereadable : whether reading ``rows`` again is cheap, too, and gives the same rows: they are
-        cached, or the frame is nothing but files.
+    is_rereadable : whether reading ``rows`` again is cheap, too, and a change would be noticed:
+        they are cached, or the source checks that its files have not changed.
     disk_cache : the caches that ``rows`` reads.
     """
 
@@ -227,10 +227,16 @@ class SourceRows:
     disk_cache: DiskCache
 
 
-def lay_out_rows(frame: DataFrame, job: Job, layout: Layout, relation: Relation) -> SourceRows:
+def lay_out_rows(
+    frame: DataFrame, job: Job, layout: Layout, relation: Relation, *, is_rereadable: bool
+) -> SourceRows:
     """Select the rows to release, under the internal column names that the stages use.
 
     If the key is one integer column, ``require_unique_keys`` checks it later.
+
+    Parameters
+    ----------
+    is_rereadable : see ``PinnedSource``.
 
     Raises
     ------
@@ -298,7 +304,7 @@ def lay_out_rows(frame: DataFrame, job: Job, layout: Layout, relation: Relation)
         source_rows = source_rows.repartition(*layout.internal_entity)
     # Without an integer key the sorted rows are cached. Repartitioning by person is not cheap.
     is_countable = (is_repeatable or not has_integer_key) and not layout.has_persons
-    is_rereadable = is_countable and (not has_integer_key or _is_file_scan(frame))
+    is_rereadable = is_countable and (is_rereadable or not has_integer_key)
     return SourceRows(source_rows, n_withheld, is_countable, is_rereadable, disk_cache)
 
 
@@ -380,15 +386,6 @@ def _is_repeatable(frame: DataFrame) -> bool:
     try:
         plan: JavaObject = frame._jdf.queryExecution().analyzed()
         return bool(plan.deterministic()) and bool(frame.inputFiles())
-    except (AttributeError, TypeError):
-        return False
-
-
-def _is_file_scan(frame: DataFrame) -> bool:
-    """Return whether a frame is nothing but a scan of files, such as ``read.parquet`` returns."""
-    try:
-        plan: JavaObject = frame._jdf.queryExecution().analyzed()
-        return bool(plan.children().isEmpty()) and bool(frame.inputFiles())
     except (AttributeError, TypeError):
         return False
 

@@ -11,7 +11,7 @@ import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,8 @@ class PinnedSource:
     count_rows : counts the rows in the database or the files, to compare with the rows read.
     findings : columns that look like identifiers; None to search the first rows of ``frame`` for
         them.
+    is_rereadable : whether ``frame`` can be read again at little cost, and ``require_unchanged``
+        tells if it gave other rows.
     """
 
     name: str
@@ -74,6 +76,7 @@ class PinnedSource:
     require_unchanged: Callable[[], None]
     count_rows: Callable[[], int]
     findings: SourceFindings | None = None
+    is_rereadable: bool = False
 
 
 # -- PostgreSQL -----------------------------------------------------------------------------------
@@ -285,12 +288,15 @@ def pin_parquet(session: SparkSession, directory: str, job: Job) -> PinnedSource
                 hint="Run it again once no program is writing to these files.",
             )
 
-    return pin_frame(frame, job, directory, require_unchanged)
+    return replace(
+        pin_frame(frame, job),
+        name=directory,
+        require_unchanged=require_unchanged,
+        is_rereadable=True,
+    )
 
 
-def pin_frame(
-    frame: DataFrame, job: Job, name: str = "", require_unchanged: Callable[[], None] = lambda: None
-) -> PinnedSource:
+def pin_frame(frame: DataFrame, job: Job) -> PinnedSource:
     """Use a DataFrame as the source; the caller guarantees that its rows never change.
 
     Raises
@@ -307,12 +313,12 @@ def pin_frame(
     # Raises UnsupportedType.
     arrow_schema([relation.attribute(name) for name in job.columns_to_read])
     return PinnedSource(
-        name or FRAME_NAME,
+        FRAME_NAME,
         frame,
         job.key,
         relation.schema.attributes,
         relation=None,
-        require_unchanged=require_unchanged,
+        require_unchanged=lambda: None,
         count_rows=frame.count,
     )
 

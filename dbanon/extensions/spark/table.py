@@ -195,7 +195,11 @@ def _release(
     spark_job = replace(job, key=pinned_source.key, where=None, memory_limit=None)
     with translate_spark_errors("computing the release"):
         rows, report, disk_cache = release_frame(
-            spark_job, pinned_source.frame, tasks, pinned_source.findings
+            spark_job,
+            pinned_source.frame,
+            tasks,
+            pinned_source.findings,
+            is_rereadable=pinned_source.is_rereadable,
         )
     try:
         pinned_source.require_unchanged()

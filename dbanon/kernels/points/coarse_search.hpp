@@ -29,18 +29,34 @@ constexpr int kMinBlockCheck = 5;
 // leaf without results, and for this number of nodes after each success.
 constexpr std::int32_t kNodesToRecheck = 64;
 
-// The largest sum in steps for which a record needs an exact check, from a squared distance.
+// The lengths in steps, or in codes, that records need for an exact check. Without always_inline MDAV took a
+// twentieth longer (clustered, 400,000 records of 10).
+struct CheckLengths {
+    CheckLengths(double step, int p)
+        : per_step(1.0 / step), slack(std::sqrt(static_cast<double>(p)) * (1.0 + kRoundingMargin) + 1e-3) {}
+
+    // The largest length of a record within the squared distance.
+    [[gnu::always_inline]] double longest(double squared) const {
+        return std::sqrt(squared) * per_step * (1.0 + kRoundingMargin) + slack;
+    }
+    // The least length of a record beyond the squared distance; 0 or less for any length.
+    [[gnu::always_inline]] double shortest(double squared) const {
+        return squared > 0.0 ? std::sqrt(squared) * per_step * (1.0 - kRoundingMargin) - slack : 0.0;
+    }
+
+    double per_step, slack;
+};
+
+// The largest sum in steps for which a record needs an exact check.
 template <int P>
 struct CheckThreshold {
-    explicit CheckThreshold(const BlocksView& blocks)
-        : per_step(1.0 / blocks.step),
-          slack(std::sqrt(static_cast<double>(width<P>(blocks.p))) * (1.0 + kRoundingMargin) + 1e-3) {}
+    explicit CheckThreshold(const BlocksView& blocks) : lengths(blocks.step, width<P>(blocks.p)) {}
 
     std::int32_t near(Near& q) const {
         CoarsePoint& point = q.coarse;
         if (q.limit != point.threshold_of) {
             point.threshold_of = q.limit;
-            const double length = std::sqrt(q.limit) * per_step * (1.0 + kRoundingMargin) + slack;
+            const double length = lengths.longest(q.limit);
             point.threshold = length < 46340.0 ? static_cast<std::int32_t>(length * length) + 1 : kAll;
         }
         return point.threshold;
@@ -48,10 +64,9 @@ struct CheckThreshold {
     // One below the least.
     std::int32_t far(Far& q) const {
         CoarsePoint& point = q.coarse;
-        const double best = q.best.distance;
-        if (best != point.threshold_of) {
-            point.threshold_of = best;
-            const double length = best > 0.0 ? std::sqrt(best) * per_step * (1.0 - kRoundingMargin) - slack : 0.0;
+        if (q.best.distance != point.threshold_of) {
+            point.threshold_of = q.best.distance;
+            const double length = lengths.shortest(q.best.distance);
             point.threshold = length <= 0.0      ? -1
                               : length < 46340.0 ? static_cast<std::int32_t>(length * length) - 1
                                                  : kAll;
@@ -60,7 +75,7 @@ struct CheckThreshold {
     }
 
     static constexpr std::int32_t kAll = 0x7fffffff;
-    double per_step, slack;
+    CheckLengths lengths;
 };
 
 #if defined(__AVX512F__)
@@ -70,17 +85,14 @@ constexpr bool kHasCodes = true;
 // of products is at most 1/2 too large.
 template <int P>
 struct CodeFilter {
-    explicit CodeFilter(const BlocksView& view)
-        : blocks(view),
-          per_step(1.0 / view.code_step),
-          slack(std::sqrt(static_cast<double>(width<P>(view.p))) * (1.0 + kRoundingMargin) + 1e-3) {}
+    explicit CodeFilter(const BlocksView& view) : blocks(view), lengths(view.code_step, width<P>(view.p)) {}
 
     // The records of a block that may be near enough have a sum above this.
     std::int32_t threshold(Near& q) const {
         CoarsePoint& point = q.coarse;
         if (q.limit != point.code_threshold_of) {
             point.code_threshold_of = q.limit;
-            const double length = std::sqrt(q.limit) * per_step * (1.0 + kRoundingMargin) + slack;
+            const double length = lengths.longest(q.limit);
             point.code_threshold = clamp((point.code_norm - length * length) * 0.5 - 3.0);
         }
         return point.code_threshold;
@@ -88,10 +100,9 @@ struct CodeFilter {
     // Those that may be far enough have a sum of at most this.
     std::int32_t threshold(Far& q) const {
         CoarsePoint& point = q.coarse;
-        const double best = q.best.distance;
-        if (best != point.code_threshold_of) {
-            point.code_threshold_of = best;
-            const double length = best > 0.0 ? std::sqrt(best) * per_step * (1.0 - kRoundingMargin) - slack : 0.0;
+        if (q.best.distance != point.code_threshold_of) {
+            point.code_threshold_of = q.best.distance;
+            const double length = lengths.shortest(q.best.distance);
             point.code_threshold = length <= 0.0 ? kMost : clamp((point.code_norm - length * length) * 0.5 + 3.0);
         }
         return point.code_threshold;
@@ -144,7 +155,7 @@ struct CodeFilter {
 
    private:
     const BlocksView& blocks;
-    double per_step, slack;
+    CheckLengths lengths;
     int n_blocks = 0;
     unsigned clipped = 0;
     std::int32_t number[kFanOut];

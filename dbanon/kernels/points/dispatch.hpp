@@ -12,8 +12,8 @@ std::vector<std::string> simd_levels();  // supported here, slowest first
 std::string simd_level();
 bool set_simd_level(const std::string& name);  // false: unknown or not supported
 
-const Ops& ops_for(int p);
-// Whether the batches of Ops, if there, can run: not every processor with AVX-512 has their instructions.
-bool can_run_batches();  // of the current level; kernels keep it for their lifetime
+const Ops& ops_for(int p);  // of the current level; kernels keep it for their lifetime
+// Whether batches of searches can run: not every processor with AVX-512 has their instructions.
+bool can_run_batches();
 
 }  // namespace dbanon

@@ -52,18 +52,19 @@ class FarQuery : public Far {
     std::vector<std::int16_t> coarse_storage;
 };
 
+// Searches that KdTree runs together.
 template <class Query>
 class QueryBatch : public Batch<Query> {
    public:
     void clear() { searches_.clear(); }
-    // The search has begun, with a limit near the final one.
+    // Adds a search that has begun, with a limit near the final one.
     void add(Query& search) { searches_.push_back(&search); }
     std::int32_t size() const { return static_cast<std::int32_t>(searches_.size()); }
 
     std::vector<PendingQueries> stack_storage;
     std::vector<QueryAtNode> entry_storage;
 
-   protected:
+   private:
     std::vector<Query*> searches_;
     friend class KdTree;
 };

@@ -150,19 +150,10 @@ bool farthest(const TreeView& tree, Far& q, Work& work) {
     return walk<false, FarExact<P>>(tree, q, work);
 }
 
-template <int P>
-constexpr auto nearest_of_batch() -> decltype(Ops::nearest_of_batch) {
+template <int P, template <int> class Visitor, class Query>
+constexpr auto walk_of_batch() -> bool (*)(const TreeView&, Batch<Query>&, Work&) {
     if constexpr (kHasCodes && kHasCoarse<P>) {
-        return walk_together<true, NearCoarse<P>, CodeFilter<P>, Near>;
-    } else {
-        return nullptr;
-    }
-}
-
-template <int P>
-constexpr auto farthest_of_batch() -> decltype(Ops::farthest_of_batch) {
-    if constexpr (kHasCodes && kHasCoarse<P>) {
-        return walk_together<false, FarCoarse<P>, CodeFilter<P>, Far>;
+        return walk_together<Visitor<P>, CodeFilter<P>, Query>;
     } else {
         return nullptr;
     }
@@ -311,9 +302,9 @@ constexpr int kSpecializedWidths = kMaxTemplatedAttributes;
 static_assert(kSpecializedWidths >= kMinCoarseAttributes - 1);
 
 template <int P>
-constexpr Ops kOps = {nearest<P>,          within<P>,       farthest<P>,  nearest_of_batch<P>(),
-                      farthest_of_batch<P>(), child_bounds<P>, scan_near<P>, scan_far<P>,
-                      scan_both<P>,        pairwise<P>,     add_and_find_least};
+constexpr Ops kOps = {nearest<P>, within<P>, farthest<P>, walk_of_batch<P, NearCoarse, Near>(),
+                      walk_of_batch<P, FarCoarse, Far>(), child_bounds<P>, scan_near<P>, scan_far<P>,
+                      scan_both<P>, pairwise<P>, add_and_find_least};
 
 template <int... P>
 const Ops* table(std::integer_sequence<int, P...>) {

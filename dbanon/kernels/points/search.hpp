@@ -140,7 +140,7 @@ struct QueryAtNode {
     std::int32_t query;
 };
 
-// The searches at(entries[begin..end)) that have to open a node or leaf.
+// The searches entries[begin] to entries[end - 1], which have to open a node or leaf.
 struct PendingQueries {
     std::int32_t ref;
     std::int32_t first_id;

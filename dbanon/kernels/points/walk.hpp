@@ -159,7 +159,7 @@ inline bool is_visited(const Far&, std::int32_t) { return false; }
 // The walk of many searches at once, node by node in the order of memory. A search keeps to the children
 // that its own limit leaves, so limits should be close to the final ones before. Where all children are
 // leaves, codes are faster than boxes.
-template <bool Nearest, class Visitor, class CodeFilter, class Query>
+template <class Visitor, class CodeFilter, class Query>
 bool walk_together(const TreeView& tree, Batch<Query>& batch, Work& work) {
     const std::int64_t cost = block_cost(tree.leaves.p);
     const Visitor look(tree);
