@@ -13,6 +13,7 @@ from sqlalchemy import NullPool, create_engine
 
 import dbanon
 from dbanon.doors import install
+from tests.figures import leading_digits
 from tests.postgres_server import Server
 
 Run = Callable[..., list[tuple[Any, ...]]]
@@ -80,7 +81,8 @@ def publish_figures(run_sql: Run, sql_role: Role) -> tuple[str, set[str]]:
         value for value in figures["evaluation"]["losses"].values() if value not in (None, 0, 1)
     }
     public = str(run_sql("SELECT evaluation FROM dbanon.release"))
-    return publisher, {repr(figure)[:8] for figure in exact if repr(figure)[:8] not in public}
+    digits = {leading_digits(figure) for figure in exact}
+    return publisher, {text for text in digits if text not in public}
 
 
 def readable_texts(run: Run, url: str, queries: tuple[str, ...]) -> str:

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 import dbanon
 from dbanon.doors.cli.main import main
+from tests.figures import leading_digits, unpublished_digits
 from tests.postgres_server import Server
 from tests.stores import chain_cases
 from tests.stores.databases import Database, MariadbDatabase, PostgresqlDatabase, make_ledger_older
@@ -24,18 +25,6 @@ NOTE = "internal: contains the extremes of the originals"
 def released(database: Database, **options: object) -> dbanon.Report:
     load_people(database)
     return database.anonymize(quasi_identifiers=NUMERIC, evaluate=True, **options)
-
-
-def digits(report: dbanon.Report) -> set[str]:
-    """Exact figures that are not published, as text finds them."""
-    exact = report.internal
-    assert exact is not None
-    figures = {
-        exact.information_loss,
-        *(loss.released for loss in exact.column_losses.values()),
-        *(value for value in exact.evaluation["losses"].values() if value not in (None, 0, 1)),
-    } - {report.information_loss, *(loss.released for loss in report.column_losses.values())}
-    return {repr(figure)[:8] for figure in figures}
 
 
 def test_whoever_ran_a_release_asks_for_its_exact_figures(database: Database) -> None:
@@ -55,7 +44,7 @@ def test_whoever_ran_a_release_asks_for_its_exact_figures(database: Database) ->
 
 
 def test_the_command_prints_them_on_request_alone(database: Database, tmp_path: Path) -> None:
-    numbers = digits(released(database))
+    numbers = unpublished_digits(released(database))
     runner, page = CliRunner(), tmp_path / "report.html"
     commands = {
         "releases": ["releases", database.url],
@@ -76,7 +65,7 @@ def test_the_command_prints_them_on_request_alone(database: Database, tmp_path: 
 
 
 def test_no_other_table_of_the_ledger_has_them(database: Database) -> None:
-    numbers = digits(released(database))
+    numbers = unpublished_digits(released(database))
     for schema, name in database.relations():
         if "release_internal" in name or schema == "information_schema" or not name:
             continue
@@ -114,7 +103,7 @@ def test_statements_of_mariadb_do_not_show_them(mariadb: MariadbDatabase) -> Non
         report = mariadb.anonymize(quasi_identifiers=NUMERIC, evaluate=True)
         logged = "\n".join(statements())
     assert "release_internal" in logged
-    assert not [number for number in digits(report) if number in logged]
+    assert not [number for number in unpublished_digits(report) if number in logged]
     internal = dbanon.show(mariadb.url, "release.people", internal=True)["internal"]
     assert internal["information_loss"] == pytest.approx(
         report.internal.information_loss, rel=1e-12
@@ -122,7 +111,7 @@ def test_statements_of_mariadb_do_not_show_them(mariadb: MariadbDatabase) -> Non
 
 
 def test_a_reader_on_mariadb_reads_no_exact_figure(mariadb: MariadbDatabase) -> None:
-    numbers = digits(released(mariadb))
+    numbers = unpublished_digits(released(mariadb))
     mariadb.execute(
         "CREATE OR REPLACE USER reader@localhost",
         "GRANT SELECT ON `release`.people TO reader@localhost",
@@ -167,7 +156,7 @@ def test_default_privileges_let_no_reader_read_them(
     ):
         pg_server.execute(statement, url=pg_url)
     database = PostgresqlDatabase(pg_url)
-    numbers = digits(released(database))
+    numbers = unpublished_digits(released(database))
     text = str(pg_server.execute("SELECT to_jsonb(r) FROM dbanon.release AS r", url=reader))
     assert "information_loss" in text
     assert not [number for number in numbers if number in text]
@@ -187,4 +176,4 @@ def test_a_chain_shows_the_published_loss(database: Database, tmp_path: Path) ->
     words = ["chain", "show", database.url, "patients", "--format", "json"]
     output = CliRunner().invoke(main, words).output
     for figure in (exact.information_loss, exact.information_loss_before_rounding):
-        assert repr(figure)[:8] not in output
+        assert leading_digits(figure) not in output

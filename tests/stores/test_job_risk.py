@@ -13,6 +13,7 @@ import pytest
 import dbanon
 from dbanon.errors import RiskTooHigh
 from dbanon.extensions.survey.risk_comparison import RiskComparison
+from tests.figures import leading_digits
 from tests.stores.databases import ALL_NAMES, Database, DuckdbDatabase
 from tests.stores.job_lines import call, job, job_results, write
 
@@ -63,7 +64,7 @@ def _figures(value: Any) -> Iterator[str]:
         for item in value:
             yield from _figures(item)
     elif isinstance(value, float) and len(repr(value)) > 12:
-        yield repr(value)[:10]
+        yield leading_digits(value)
 
 
 @pytest.mark.in_turn(of="file")
