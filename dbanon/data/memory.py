@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,8 @@ _BYTES_PER_THREAD = 64 * 2**20
 
 # The number of worker threads if it is limited.
 _thread_limit: int | None = None
+# Its attribute ``is_worker`` is set in worker threads.
+_thread = threading.local()
 
 
 def half_of_memory() -> int:
@@ -40,7 +44,13 @@ def database_share(limit_bytes: int | None, n_databases: int = 1) -> int | None:
 
 
 def worker_threads() -> int:
-    """The number of worker threads: one per core, unless ``limit_threads`` was called."""
+    """The number of threads that work started here may use.
+
+    One per core, unless ``limit_threads`` was called. In a worker thread one, because the others
+    have the cores.
+    """
+    if getattr(_thread, "is_worker", False):
+        return 1
     return _thread_limit or os.cpu_count() or 1
 
 
@@ -48,6 +58,16 @@ def limit_threads(n_threads: int | None) -> None:
     """Set the number of worker threads of this process; None for one per core."""
     global _thread_limit
     _thread_limit = n_threads
+
+
+def start_worker_thread() -> None:
+    """Initialize a worker thread of a pool.
+
+    It starts no further threads, and blocks all signals: a server backend handles them in the main
+    thread.
+    """
+    _thread.is_worker = True
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 
 
 def duckdb_limit_statements(memory: int) -> list[str]:

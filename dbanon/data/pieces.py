@@ -8,7 +8,6 @@ interpreter lock.
 from __future__ import annotations
 
 import mmap
-import signal
 from collections.abc import Callable, Iterable
 from typing import BinaryIO, Protocol, TypeVar
 
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dbanon.data.array_types import AnyArray
-from dbanon.data.memory import worker_threads
+from dbanon.data.memory import start_worker_thread, worker_threads
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -42,11 +41,12 @@ def split_records(n: int) -> list[slice]:
 def on_all_cores(work: Callable[[_Item], _Result], items: Iterable[_Item], /) -> list[_Result]:
     """Like ``map``, but in parallel. If a call raises, cancel the calls that have not started."""
     items = list(items)
-    if len(items) < 2:
+    n_threads = worker_threads()
+    if n_threads == 1 or len(items) < 2:
         return list(map(work, items))
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(worker_threads(), initializer=block_signals) as pool:
+    with ThreadPoolExecutor(n_threads, initializer=start_worker_thread) as pool:
         futures = [pool.submit(work, item) for item in items]
         try:
             return [future.result() for future in futures]
@@ -96,11 +96,6 @@ def _find_memory_map(array: NDArray[np.generic]) -> mmap.mmap | None:
     while isinstance(base, np.ndarray):
         base = base.base
     return base if isinstance(base, mmap.mmap) else None
-
-
-def block_signals() -> None:
-    """Block all signals in a worker thread: a server backend handles them in the main thread."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 
 
 # Number of rows that are in memory at a time when rows on disk are reordered.

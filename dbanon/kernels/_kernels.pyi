@@ -43,8 +43,12 @@ class Kernel:
     Wrong shapes, values that are not finite, k < 1 and n < k raise ValueError.
     """
 
-    def step(self, budget: int = ...) -> bool:
-        """Do about `budget` distance evaluations, without the GIL; True when finished."""
+    def step(self, budget: int = ..., threads: int = 1) -> bool:
+        """Do about `budget` distance evaluations, without the GIL; True when finished.
+
+        Where searches run together, up to `threads` threads share them, with that budget each. The
+        labels are the same for any number.
+        """
 
     @property
     def progress(self) -> float:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.measures import ColumnStatistics
+from dbanon.data.memory import worker_threads
 from dbanon.data.microdata import Microdata
 from dbanon.data.option import Parameter
 from dbanon.data.partition import AttributePartition, MethodResult, Partition, combine_partitions
@@ -198,7 +199,7 @@ class Kernel(Protocol):
     def progress(self) -> float:
         """The share done, 0 to 1."""
 
-    def step(self, budget: int = ...) -> bool:
+    def step(self, budget: int = ..., threads: int = ...) -> bool:
         """Work for a short time, about ``budget`` elementary steps; return True when done."""
 
     def labels(self) -> NDArray[np.int32]:
@@ -207,7 +208,7 @@ class Kernel(Protocol):
 
 def drive(kernel: Kernel, tick: Tick) -> Partition:
     """Run a kernel to its end in short steps; an exception from ``tick`` ends it within 0.2 s."""
-    while not kernel.step():
+    while not kernel.step(threads=worker_threads()):
         tick(kernel.progress)
     tick(1.0)
     return Partition(kernel.labels())

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.memory import worker_threads
+from dbanon.data.memory import start_worker_thread, worker_threads
 from dbanon.data.partition import Partition, combine_partitions
-from dbanon.data.pieces import block_signals, on_all_cores, split_records
+from dbanon.data.pieces import on_all_cores, split_records
 from dbanon.job.policy import Policy
 from dbanon.kernels import grouped
 from dbanon.methods.registry import BuildSpace, MethodSpace, Tick
@@ -274,8 +274,7 @@ def partition_blocks(
         block_tick(0.0)
         return run(index, blocks[index], block_tick)
 
-    # ``block_signals`` leaves signals, such as an interrupt, to the main thread.
-    with ThreadPoolExecutor(threads or worker_threads(), initializer=block_signals) as pool:
+    with ThreadPoolExecutor(threads or worker_threads(), initializer=start_worker_thread) as pool:
         futures: list[Future[Partition]] = [
             pool.submit(partition_block, i) for i in range(len(blocks))
         ]

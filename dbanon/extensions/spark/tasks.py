@@ -29,6 +29,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 import dbanon.errors
+from dbanon.data.memory import limit_threads
 from dbanon.errors import DbanonError, SparkFailed, WorkersDiffer
 from dbanon.extensions.spark.layout import (
     CLASSES,
@@ -111,6 +112,7 @@ class PartitionTask:
         """Yield batches of the results: tables, packets as their rows, and facts."""
         # Each task has one core.
         pa.set_cpu_count(1)
+        limit_threads(1)
         if self.packet_column is not None:
             batches = unpack_column(batches, self.packet_column)
         try:

@@ -50,7 +50,7 @@ NB_MODULE(_kernels, m) {
         nb::arg("name"));
     m.def("allow_whole_steps", &allow_integer_steps, nb::arg("value"));
     nb::class_<KernelRun>(m, "Kernel")
-        .def("step", &KernelRun::step, nb::arg("budget") = kDefaultBudget)
+        .def("step", &KernelRun::step, nb::arg("budget") = kDefaultBudget, nb::arg("threads") = 1)
         .def_prop_ro("progress", &KernelRun::progress)
         .def("labels", &KernelRun::labels);
     add<Mdav>(m, "Mdav");

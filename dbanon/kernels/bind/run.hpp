@@ -23,10 +23,11 @@ class KernelRun {
     KernelRun(Points points, std::unique_ptr<Kernel> kernel)
         : points_(std::move(points)), kernel_(std::move(kernel)) {}
 
-    bool step(std::int64_t budget) {
+    bool step(std::int64_t budget, int threads) {
         if (budget < 1) throw nb::value_error("budget must be at least 1");
+        if (threads < 1) throw nb::value_error("threads must be at least 1");
         const nb::gil_scoped_release release;
-        return kernel_->step(budget);
+        return kernel_->step(budget, threads);
     }
     double progress() {
         const nb::gil_scoped_release release;

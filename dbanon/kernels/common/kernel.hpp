@@ -58,11 +58,11 @@ class Kernel {
     Kernel& operator=(const Kernel&) = delete;
 
     // Runs one slice with this budget of work; true if the labels are complete. Thread-safe:
-    // concurrent calls are serialized.
-    bool step(std::int64_t budget) {
+    // concurrent calls are serialized. Kernels that can use `n_threads` threads spend the budget in each.
+    bool step(std::int64_t budget, int n_threads = 1) {
         const std::lock_guard lock(mutex_);
         if (!coroutine_.is_started()) coroutine_ = run();
-        work_.left = budget;
+        work_ = {budget, n_threads};
         done_ = coroutine_.resume();
         return done_;
     }

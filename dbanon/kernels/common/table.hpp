@@ -13,9 +13,10 @@ struct Table {
     const double* row(std::int32_t id) const { return points + std::int64_t{id} * p; }
 };
 
-// The remaining budget of a slice, in elementary distance evaluations.
+// The remaining budget of a slice, in elementary distance evaluations, and the threads that may share it.
 struct Work {
     std::int64_t left;
+    int n_threads = 1;
     bool is_spent() const { return left <= 0; }
 };
 

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 
+#include "common/threads.hpp"
+
 namespace dbanon {
 
 namespace {
 
 // Nodes and leaves that a search visits on its own, best first, to get a limit near the final one.
 constexpr std::int64_t kVisitsAlone = 16;
+// Searches that a thread runs together, at least: with fewer, threads read the same nodes for little.
+constexpr std::size_t kMinShare = 8;
 
 }  // namespace
 
@@ -45,32 +49,102 @@ void LookAhead::set_candidates(const std::vector<RecordDistance>& records) {
     std::sort(candidates_.begin(), candidates_.end());
 }
 
+Coroutine LookAhead::search_farthest(const KdTree& tree, Share& share) const {
+    const std::int64_t visits = kVisitsAlone * block_cost(table_.p);
+    if (share.far.size() < share.ids.size()) share.far.resize(share.ids.size());
+    share.far_batch.clear();
+    for (std::size_t i = 0; i < share.ids.size(); ++i) {
+        FarQuery& q = share.far[i];
+        Work alone{visits};
+        q.start(table_.row(share.ids[i]));
+        tree.begin(q);
+        if (!tree.farthest(q, alone)) {
+            tree.begin(q);
+            share.far_batch.add(q);
+        }
+        share.work.left -= visits;
+        if (share.work.is_spent()) co_yield nullptr;
+    }
+    tree.begin(share.far_batch);
+    while (!tree.farthest(share.far_batch, share.work)) co_yield nullptr;
+}
+
+Coroutine LookAhead::search_nearest(const KdTree& tree, Share& share) const {
+    const std::int64_t visits = kVisitsAlone * block_cost(table_.p);
+    if (share.near.size() < share.ids.size()) share.near.resize(share.ids.size());
+    share.near_batch.clear();
+    for (std::size_t i = 0; i < share.ids.size(); ++i) {
+        const std::int32_t id = share.ids[i];
+        NearQuery& q = share.near[i];
+        Work alone{visits};
+        q.start(table_.row(id), n_nearest_, id);
+        tree.begin(q);
+        if (!tree.nearest(q, alone)) {
+            // Keeps the limit and searches anew, so that no record is counted twice.
+            const double limit = q.limit;
+            const std::int32_t limit_id = q.limit_id;
+            q.start(table_.row(id), n_nearest_, id);
+            q.limit = limit;
+            q.limit_id = limit_id;
+            tree.begin(q);
+            share.near_batch.add(q);
+        }
+        share.work.left -= visits;
+        if (share.work.is_spent()) co_yield nullptr;
+    }
+    tree.begin(share.near_batch);
+    while (!tree.nearest(share.near_batch, share.work)) co_yield nullptr;
+}
+
+void LookAhead::share_out(const std::vector<std::int32_t>& ids, int n_threads,
+                          Coroutine (LookAhead::*search)(const KdTree&, Share&) const, const KdTree& tree) {
+    const std::size_t n_shares =
+        std::clamp<std::size_t>(ids.size() / kMinShare, 1, static_cast<std::size_t>(n_threads));
+    shares_.resize(n_shares);
+    for (std::size_t i = 0; i < n_shares; ++i) {
+        Share& share = shares_[i];
+        share.ids.assign(ids.begin() + static_cast<std::ptrdiff_t>(ids.size() * i / n_shares),
+                         ids.begin() + static_cast<std::ptrdiff_t>(ids.size() * (i + 1) / n_shares));
+        share.searches = (this->*search)(tree, share);
+        share.is_complete = false;
+    }
+}
+
+bool LookAhead::resume(Records& records, Work& work) {
+    for (Share& share : shares_) share.work = {work.left};
+    run_at_once(static_cast<int>(shares_.size()), [this](int i) {
+        Share& share = shares_[static_cast<std::size_t>(i)];
+        if (!share.is_complete) share.is_complete = share.searches.resume();
+    });
+    std::int64_t least = work.left, used = 0;
+    std::int32_t n_searches = 0;
+    bool is_complete = true;
+    for (const Share& share : shares_) {
+        used += work.left - share.work.left;
+        least = std::min(least, share.work.left);
+        n_searches += static_cast<std::int32_t>(share.ids.size());
+        is_complete &= share.is_complete;
+    }
+    work.left = least;
+    records.count_batch(used, is_complete ? n_searches : 0);
+    return is_complete;
+}
+
 Coroutine LookAhead::run(Records& records, Work& work) {
     while (!records.prepare_batch(work)) co_yield nullptr;
+    const KdTree& tree = *records.tree();
     std::erase_if(candidates_, [this](std::int32_t id) { return !remains(id); });
     std::erase_if(results_, [this](const auto& entry) { return !remains(entry.first); });
-    const std::int64_t visits = kVisitsAlone * block_cost(table_.p);
 
     ids_.clear();
     for (const std::int32_t id : candidates_) {
         if (farthest_of(id) < 0) ids_.push_back(id);
     }
-    if (far_.size() < ids_.size()) far_.resize(ids_.size());
-    far_batch_.clear();
-    for (std::size_t i = 0; i < ids_.size(); ++i) {
-        Work alone{visits};
-        far_[i].start(table_.row(ids_[i]));
-        records.begin(far_[i]);
-        if (!records.farthest(far_[i], alone)) {
-            records.begin(far_[i]);
-            far_batch_.add(far_[i]);
-        }
-        work.left -= visits;
-        if (work.is_spent()) co_yield nullptr;
+    share_out(ids_, work.n_threads, &LookAhead::search_farthest, tree);
+    while (!resume(records, work)) co_yield nullptr;
+    for (const Share& share : shares_) {
+        for (std::size_t i = 0; i < share.ids.size(); ++i) results_[share.ids[i]].farthest = share.far[i].best.id;
     }
-    records.begin(far_batch_);
-    while (!records.farthest(far_batch_, work)) co_yield nullptr;
-    for (std::size_t i = 0; i < ids_.size(); ++i) results_[ids_[i]].farthest = far_[i].best.id;
 
     ids_.clear();
     for (const std::int32_t id : candidates_) {
@@ -80,30 +154,13 @@ Coroutine LookAhead::run(Records& records, Work& work) {
     std::sort(ids_.begin(), ids_.end());
     ids_.erase(std::unique(ids_.begin(), ids_.end()), ids_.end());
     std::erase_if(ids_, [this](std::int32_t id) { return nearest_to(id) != nullptr; });
-    if (near_.size() < ids_.size()) near_.resize(ids_.size());
-    near_batch_.clear();
-    for (std::size_t i = 0; i < ids_.size(); ++i) {
-        NearQuery& q = near_[i];
-        Work alone{visits};
-        q.start(table_.row(ids_[i]), n_nearest_, ids_[i]);
-        records.begin(q);
-        if (!records.nearest(q, alone)) {
-            // Keeps the limit and searches anew, so that no record is counted twice.
-            const double limit = q.limit;
-            const std::int32_t limit_id = q.limit_id;
-            q.start(table_.row(ids_[i]), n_nearest_, ids_[i]);
-            q.limit = limit;
-            q.limit_id = limit_id;
-            records.begin(q);
-            near_batch_.add(q);
+    share_out(ids_, work.n_threads, &LookAhead::search_nearest, tree);
+    while (!resume(records, work)) co_yield nullptr;
+    for (const Share& share : shares_) {
+        for (std::size_t i = 0; i < share.ids.size(); ++i) {
+            const NearQuery& q = share.near[i];
+            results_[share.ids[i]].nearest.assign(q.results, q.results + q.count);
         }
-        work.left -= visits;
-        if (work.is_spent()) co_yield nullptr;
-    }
-    records.begin(near_batch_);
-    while (!records.nearest(near_batch_, work)) co_yield nullptr;
-    for (std::size_t i = 0; i < ids_.size(); ++i) {
-        results_[ids_[i]].nearest.assign(near_[i].results, near_[i].results + near_[i].count);
     }
 }
 

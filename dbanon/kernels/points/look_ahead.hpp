@@ -39,6 +39,25 @@ class LookAhead {
         std::vector<RecordDistance> nearest;
         std::int32_t farthest = -1;
     };
+    // The searches that one thread runs together.
+    struct Share {
+        std::vector<std::int32_t> ids;
+        std::vector<NearQuery> near;
+        std::vector<FarQuery> far;
+        QueryBatch<Near> near_batch;
+        QueryBatch<Far> far_batch;
+        Work work{0};
+        Coroutine searches;
+        bool is_complete = false;
+    };
+
+    // Distributes the searches about records to threads, and starts them.
+    void share_out(const std::vector<std::int32_t>& ids, int n_threads,
+                   Coroutine (LookAhead::*search)(const KdTree&, Share&) const, const KdTree& tree);
+    // Runs a slice of all searches; true when they are complete.
+    bool resume(Records& records, Work& work);
+    Coroutine search_farthest(const KdTree& tree, Share& share) const;
+    Coroutine search_nearest(const KdTree& tree, Share& share) const;
 
     bool remains(std::int32_t id) const { return labels_[static_cast<std::size_t>(id)] < 0; }
     const std::vector<RecordDistance>* nearest_to(std::int32_t id) const;
@@ -48,10 +67,7 @@ class LookAhead {
     std::int32_t n_nearest_;
     std::unordered_map<std::int32_t, Results> results_;
     std::vector<std::int32_t> candidates_, ids_;
-    std::vector<NearQuery> near_;
-    std::vector<FarQuery> far_;
-    QueryBatch<Near> near_batch_;
-    QueryBatch<Far> far_batch_;
+    std::vector<Share> shares_;
 };
 
 }  // namespace dbanon

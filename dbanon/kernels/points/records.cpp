@@ -78,6 +78,15 @@ std::int32_t TreeRecords::batch_size() const {
     return size < kMinBatch ? 0 : size;
 }
 
+void TreeRecords::count(std::int64_t work, std::int32_t n_searches) {
+    n_visits_ += work / block_cost(tree_.attributes());
+    n_searches_ += n_searches;
+    if (n_searches_ < kSearchesToDecide) return;
+    uses_batches_ = n_visits_ >= n_searches_ * (uses_batches_ ? kMinVisitsInBatch : kMinVisitsAlone);
+    n_visits_ = 0;
+    n_searches_ = 0;
+}
+
 bool TreeRecords::nearest_and_farthest(NearQuery& near, FarQuery& far, Work& work) {
     return farthest(far, work) && nearest(near, work);
 }
@@ -218,16 +227,21 @@ bool AdaptiveRecords::prepare(Work& work) {
     return active_->prepare(work);
 }
 
-bool AdaptiveRecords::track_cost(std::int64_t before, const Work& work, bool done, std::int32_t n_searches,
-                                 double share) {
+void AdaptiveRecords::count(double work, std::int32_t n_searches) {
     // Relative cost of a block visited by the tree compared to a sequential scan (measured).
     const double relative_cost = 1.0 + (Coarse::is_worthwhile(table_.p) ? 60.0 : 24.0) / table_.p;
-    tree_cost_ += share * relative_cost * static_cast<double>(before - work.left) /
-              static_cast<double>(block_cost(table_.p));
-    if (done) {
-        scan_cost_ += n_searches * static_cast<double>(active_->size()) / block_records(table_.p);
-        n_queries_ += n_searches;
-    }
+    tree_cost_ += relative_cost * work / static_cast<double>(block_cost(table_.p));
+    scan_cost_ += n_searches * static_cast<double>(active_->size()) / block_records(table_.p);
+    n_queries_ += n_searches;
+}
+
+void AdaptiveRecords::count_batch(std::int64_t work, std::int32_t n_searches) {
+    active_->count_batch(work, n_searches);
+    count(kShareOfBatch * static_cast<double>(work), n_searches);
+}
+
+bool AdaptiveRecords::track_cost(std::int64_t before, const Work& work, bool done) {
+    count(static_cast<double>(before - work.left), done ? 1 : 0);
     return done;
 }
 
@@ -249,16 +263,6 @@ bool AdaptiveRecords::nearest_and_farthest(NearQuery& near, FarQuery& far, Work&
 bool AdaptiveRecords::farthest_moving(FarQuery& q, int path, Work& work) {
     const std::int64_t before = work.left;
     return track_cost(before, work, active_->farthest_moving(q, path, work));
-}
-
-bool AdaptiveRecords::nearest(QueryBatch<Near>& batch, Work& work) {
-    const std::int64_t before = work.left;
-    return track_cost(before, work, active_->nearest(batch, work), batch.size(), kShareOfBatch);
-}
-
-bool AdaptiveRecords::farthest(QueryBatch<Far>& batch, Work& work) {
-    const std::int64_t before = work.left;
-    return track_cost(before, work, active_->farthest(batch, work), batch.size(), kShareOfBatch);
 }
 
 }  // namespace dbanon

@@ -43,11 +43,10 @@ class Records {
     virtual std::int32_t batch_size() const { return 0; }
     // Called before a batch; no record may be erased before it is complete.
     virtual bool prepare_batch(Work&) { return true; }
-    // Each search of the batch has begun, and keeps its results so far.
-    virtual void begin(QueryBatch<Near>&) {}
-    virtual void begin(QueryBatch<Far>&) {}
-    virtual bool nearest(QueryBatch<Near>&, Work&) { return true; }
-    virtual bool farthest(QueryBatch<Far>&, Work&) { return true; }
+    // Where batches are searched; several threads may search at once.
+    virtual const KdTree* tree() const { return nullptr; }
+    // Called with the work of a batch, so that it counts for choosing how to search.
+    virtual void count_batch(std::int64_t, std::int32_t) {}
 };
 
 // `n_queries`: the number of queries, if known. For few, building a tree does not pay.
@@ -63,9 +62,9 @@ class TreeRecords final : public Records {
     void erase(std::int32_t id) override { tree_.erase(id); }
     void prefetch(std::int32_t id) const override { tree_.prefetch(id); }
     void begin(NearQuery& q) override { tree_.begin(q); }
-    bool nearest(NearQuery& q, Work& work) override { return track([&] { return tree_.nearest(q, work); }, 1, work); }
+    bool nearest(NearQuery& q, Work& work) override { return track([&] { return tree_.nearest(q, work); }, work); }
     void begin(FarQuery& q) override { tree_.begin(q); }
-    bool farthest(FarQuery& q, Work& work) override { return track([&] { return tree_.farthest(q, work); }, 1, work); }
+    bool farthest(FarQuery& q, Work& work) override { return track([&] { return tree_.farthest(q, work); }, work); }
     bool nearest_and_farthest(NearQuery& near, FarQuery& far, Work& work) override;
     void begin_moving(FarQuery& q, int path, std::int32_t n_candidates) override {
         moving_[path].begin(q, n_candidates);
@@ -76,30 +75,19 @@ class TreeRecords final : public Records {
     std::vector<RecordDistance> candidates(int path) const override { return moving_[path].candidates(); }
     std::int32_t batch_size() const override;
     bool prepare_batch(Work& work) override { return tree_.encode(work); }
-    void begin(QueryBatch<Near>& batch) override { tree_.begin(batch); }
-    void begin(QueryBatch<Far>& batch) override { tree_.begin(batch); }
-    bool nearest(QueryBatch<Near>& batch, Work& work) override {
-        return track([&] { return tree_.nearest(batch, work); }, batch.size(), work);
-    }
-    bool farthest(QueryBatch<Far>& batch, Work& work) override {
-        return track([&] { return tree_.farthest(batch, work); }, batch.size(), work);
-    }
+    const KdTree* tree() const override { return &tree_; }
+    void count_batch(std::int64_t work, std::int32_t n_searches) override { count(work, n_searches); }
 
    private:
-    // Decides by the nodes and leaves that a search visits whether batches pay.
     template <class Run>
-    bool track(const Run& run, std::int32_t n_searches, Work& work) {
+    bool track(const Run& run, Work& work) {
         const std::int64_t before = work.left;
-        const bool done = run();
-        n_visits_ += (before - work.left) / block_cost(tree_.attributes());
-        if (done) n_searches_ += n_searches;
-        if (n_searches_ >= kSearchesToDecide) {
-            uses_batches_ = n_visits_ >= n_searches_ * (uses_batches_ ? kMinVisitsInBatch : kMinVisitsAlone);
-            n_visits_ = 0;
-            n_searches_ = 0;
-        }
-        return done;
+        const bool is_complete = run();
+        count(before - work.left, is_complete ? 1 : 0);
+        return is_complete;
     }
+    // Decides by the nodes and leaves that a search visits whether batches pay.
+    void count(std::int64_t work, std::int32_t n_searches);
 
     static constexpr std::int64_t kSearchesToDecide = 256;
     // Measured; a node of a batch stands for its leaves, too.
@@ -176,14 +164,12 @@ class AdaptiveRecords final : public Records {
     std::vector<RecordDistance> candidates(int path) const override { return active_->candidates(path); }
     std::int32_t batch_size() const override { return active_->batch_size(); }
     bool prepare_batch(Work& work) override { return active_->prepare_batch(work); }
-    void begin(QueryBatch<Near>& batch) override { active_->begin(batch); }
-    void begin(QueryBatch<Far>& batch) override { active_->begin(batch); }
-    bool nearest(QueryBatch<Near>& batch, Work& work) override;
-    bool farthest(QueryBatch<Far>& batch, Work& work) override;
+    const KdTree* tree() const override { return active_->tree(); }
+    void count_batch(std::int64_t work, std::int32_t n_searches) override;
 
    private:
-    bool track_cost(std::int64_t before, const Work& work, bool done, std::int32_t n_searches = 1,
-                    double share = 1.0);
+    bool track_cost(std::int64_t before, const Work& work, bool done);
+    void count(double work, std::int32_t n_searches);
 
     Table table_;
     const Ops& ops_;

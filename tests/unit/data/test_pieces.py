@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from dbanon.data.measures import ColumnStatistics
+from dbanon.data.memory import limit_threads, worker_threads
 from dbanon.data.partition import SUPPRESSED, Partition, combine_partitions
 from dbanon.data.pieces import on_all_cores, read_column, release_pages, split_records
 from dbanon.doors.arrays import microdata_of
@@ -30,7 +31,14 @@ def test_pieces_are_all_in_order(n, small) -> None:
     assert all(piece.stop - piece.start <= 7 for piece in split_records(n))
 
 
-def test_items_are_found_in_their_order_by_threads_without_signals() -> None:
+@pytest.fixture
+def two_threads():
+    limit_threads(2)
+    yield
+    limit_threads(None)
+
+
+def test_items_are_found_in_their_order_by_threads_without_signals(two_threads) -> None:
     def work(item):
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
         return item, signal.SIGINT in mask, threading.current_thread() is threading.main_thread()
@@ -39,6 +47,15 @@ def test_items_are_found_in_their_order_by_threads_without_signals() -> None:
     # One alone needs no thread.
     assert on_all_cores(work, [3]) == [(3, False, True)]
     assert on_all_cores(work, []) == []
+
+
+def test_a_worker_thread_starts_no_others(two_threads) -> None:
+    def work(item):
+        inner = on_all_cores(lambda i: threading.get_ident(), range(3))
+        return worker_threads(), set(inner) == {threading.get_ident()}
+
+    assert on_all_cores(work, range(4)) == [(1, True)] * 4
+    assert worker_threads() == 2
 
 
 def test_an_error_of_one_is_raised_and_others_do_not_begin() -> None:

@@ -180,6 +180,8 @@ def test_wrong_search_and_level():
         kernels.set_simd_level("other")
     with pytest.raises(ValueError):
         kernels.Mdav(np.zeros((4, 2)), 2).step(0)
+    with pytest.raises(ValueError, match="threads"):
+        kernels.Mdav(np.zeros((4, 2)), 2).step(threads=0)
 
 
 @pytest.mark.parametrize(

@@ -85,8 +85,10 @@ def table(kind: str, n: int, p: int, seed: int = 0) -> Points:
     return np.ascontiguousarray(KINDS[kind](np.random.default_rng(seed), n, p))
 
 
-def run(kernel: kernels.Kernel, budget: int = kernels.DEFAULT_BUDGET) -> NDArray[np.int32]:
-    while not kernel.step(budget):
+def run(
+    kernel: kernels.Kernel, budget: int = kernels.DEFAULT_BUDGET, threads: int = 1
+) -> NDArray[np.int32]:
+    while not kernel.step(budget, threads):
         pass
     return kernel.labels()
 
@@ -199,11 +201,13 @@ def test_larger_tables_are_the_same_without(kind: str, p: int, k: int) -> None:
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_batches_of_searches_change_nothing(kind: str, p: int, k: int, budget: int) -> None:
-    """From 16,384 records on, searches that visit many nodes are run together."""
-    points = table(kind, 30_000, p, 4)
-    np.testing.assert_array_equal(
-        run(kernels.Mdav(points, k, "index"), budget), run(kernels.Mdav(points, k, "brute"))
-    )
+    """From 16,384 records on, searches that visit many nodes are run together, by some threads."""
+    points = table(kind, 40_000, p, 4)
+    expected = run(kernels.Mdav(points, k, "brute"))
+    for threads in (1, 3):
+        np.testing.assert_array_equal(
+            run(kernels.Mdav(points, k, "index"), budget, threads), expected
+        )
 
 
 @pytest.mark.parametrize("search", ["index", "brute"])
