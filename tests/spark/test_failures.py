@@ -131,10 +131,10 @@ def test_a_worker_that_is_killed_changes_no_bit(
     killer = threading.Thread(target=kill_when_at_work, args=(on_cluster, cluster, killed))
     original = table.release_frame
 
-    def released(*arguments: Any) -> Any:
+    def released(*arguments: Any, **options: Any) -> Any:
         # Not earlier: a task that compares versions has no rows to lose.
         killer.start()
-        return original(*arguments)
+        return original(*arguments, **options)
 
     monkeypatch.setattr(table, "release_frame", released)
     report = anonymize_table(on_cluster, people, people, **ARGUMENTS)
@@ -273,13 +273,13 @@ def test_a_lost_snapshot_publishes_nothing(
 
     original = table.release_frame
 
-    def lose_snapshot(*arguments: Any) -> Any:
+    def lose_snapshot(*arguments: Any, **options: Any) -> Any:
         execute(
             people,
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
             " AND datname = current_database()",
         )
-        return original(*arguments)
+        return original(*arguments, **options)
 
     monkeypatch.setattr(table, "release_frame", lose_snapshot)
     with pytest.raises((SourceChanged, ConnectionLost)):

@@ -154,6 +154,19 @@ def anonymize(
     return rows, report
 
 
+def _plan_release(job: Job, source: DataFrameSource, findings: SourceFindings | None) -> Plan:
+    """Plan a release, and note which columns look like identifiers; see ``release_frame``."""
+    # ``source`` has the methods of ``Source`` that a plan calls.
+    run_plan = plan(job, cast(Source, source))
+    if findings is None:
+        findings = SourceFindings.of(source, run_plan.relation, job)
+    return replace(
+        run_plan,
+        identifiers=findings.identifiers,
+        person_columns=tuple(findings.person_identifiers),
+    )
+
+
 def release_frame(
     job: Job,
     frame: DataFrame,
@@ -179,15 +192,7 @@ def release_frame(
     start_seconds = time.perf_counter()
     check_job(job)
     source = DataFrameSource(frame)
-    # ``source`` has the methods of ``Source`` that a plan calls.
-    run_plan = plan(job, cast(Source, source))
-    if findings is None:
-        findings = SourceFindings.of(source, run_plan.relation, job)
-    run_plan = replace(
-        run_plan,
-        identifiers=findings.identifiers,
-        person_columns=tuple(findings.person_identifiers),
-    )
+    run_plan = _plan_release(job, source, findings)
     identifiers = warn_of_identifiers(run_plan)
     # Person identifiers that differ only in white space or case, and so count as two persons.
     spellings = warn_of_spellings(run_plan, source, job.entity) if job.entity else ()
