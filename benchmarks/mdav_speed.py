@@ -1,8 +1,9 @@
-"""MDAV: seconds by the index beside brute force, growth with n, and 10,000,000 records by blocks.
+"""MDAV: seconds by the index beside brute force, by threads, growth with n, and records by blocks.
 
 Brute force is the same algorithm with scans of all records, compiled alike: once with the best
 instruction set here, once with the one every processor has. Its labels must be equal. A case whose
-time, as foreseen from smaller cases of the same run, is over a limit is not run.
+time, as foreseen from smaller cases of the same run, is over a limit is not run. Searches run in
+one thread, except in the table of threads and by blocks.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from benchmarks.markdown import table
 from dbanon import kernels
+from dbanon.data.memory import worker_threads
 
 Points = NDArray[np.float64]
 
@@ -68,7 +70,7 @@ def run(quick: bool = False) -> str:
     sizes = SIZES[:1] if quick else SIZES
     widths = (2, 10) if quick else WIDTHS
     classes = (5, 100) if quick else CLASSES
-    text = f"# MDAV, one thread, {kernels.simd_level()}\n\n" + __doc__.partition("\n\n")[2] + "\n"
+    text = f"# MDAV, {kernels.simd_level()}\n\n" + __doc__.partition("\n\n")[2] + "\n"
     rows, seconds_of_case = _against_brute(sizes, widths, classes)
     header = ["data", "n", "p", "k", "s", "brute s", "brute, baseline s", "brute / index"]
     text += table([*header, "100 SSE/SST"], rows)
@@ -86,6 +88,7 @@ def run(quick: bool = False) -> str:
         if {(kind, SIZES[1], 4, k), (kind, SIZES[2], 4, k)} <= seconds_of_case.keys()
     ]
     text += table(["data", "k", "exponent"], growth) if growth else "Not measured.\n"
+    text += "\n## Threads, k = 5\n\n" + _by_threads(quick)
     text += "\n## By blocks of 50,000 records, normal, p = 4, k = 5\n\n" + _by_blocks(quick)
     return text + f"\n## {PACKAGE}'s MDAV, normal, p = 4, k = 5\n\n" + _other_package(quick)
 
@@ -101,11 +104,13 @@ def make(kind: str, n: int, p: int) -> Points:
     return points
 
 
-def timed(points: Points, k: int, search: kernels.Search) -> tuple[float, NDArray[np.int32]]:
+def timed(
+    points: Points, k: int, search: kernels.Search, threads: int = 1
+) -> tuple[float, NDArray[np.int32]]:
     """Return seconds and labels."""
     started = time.perf_counter()
     kernel = kernels.Mdav(points, k, search)
-    while not kernel.step():
+    while not kernel.step(threads=threads):
         pass
     return time.perf_counter() - started, kernel.labels()
 
@@ -183,6 +188,24 @@ def _brute(points: Points, k: int, expected: NDArray[np.int32]) -> tuple[float, 
             raise AssertionError(f"labels differ from brute force, {level}, k = {k}")
         seconds_by_level.append(seconds)
     return seconds_by_level[0], seconds_by_level[1]
+
+
+def _by_threads(quick: bool) -> str:
+    """Measure the same searches by one thread and by one per core; labels must be equal."""
+    rows: list[list[object]] = []
+    for n, p in ((20_000, 10),) if quick else ((200_000, 10), (200_000, 13), (1_000_000, 10)):
+        for kind in KINDS:
+            points = make(kind, n, p)
+            expected = None
+            for threads in (1, worker_threads()):
+                cpu_started = time.process_time()
+                seconds, labels = timed(points, 5, "auto", threads)
+                cpu_seconds = time.process_time() - cpu_started
+                rows.append([kind, n, p, threads, seconds, cpu_seconds])
+                if expected is not None and not np.array_equal(labels, expected):
+                    raise AssertionError(f"labels of {threads} threads differ, {kind}, {n} x {p}")
+                expected = labels
+    return table(["data", "n", "p", "threads", "s", "CPU s"], rows)
 
 
 def _by_blocks(quick: bool) -> str:
