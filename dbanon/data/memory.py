@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 # Smallest memory limit for DuckDB. The limit does not include rows that were read from DuckDB.
@@ -32,7 +33,38 @@ def available_bytes(root: Path = Path("/")) -> int:
     root : the directory that contains ``proc`` and ``sys``, for tests.
     """
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([physical, *_cgroup_limits(root)])
+    texts = _read_cgroups(root, "memory", ["memory.max", "memory.high"], ["memory.limit_in_bytes"])
+    # Without a limit, files of version 2 hold "max".
+    limits = [int(text) for text in texts if text.isdigit() and int(text) > 0]
+    return min([physical, *limits])
+
+
+def available_cores(root: Path = Path("/")) -> int:
+    """Return the number of cores that this process may use: the machine's, or its cgroup's quota.
+
+    A quota is processor time per period. A part of a core counts as one.
+
+    Parameters
+    ----------
+    root : the directory that contains ``proc`` and ``sys``, for tests.
+    """
+    n_cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        n_cores = len(os.sched_getaffinity(0))
+    texts = _read_cgroups(root, "cpu", ["cpu.max"], ["cpu.cfs_quota_us cpu.cfs_period_us"])
+    quotas = [text.split() for text in texts]
+    # Without a quota, version 2 has "max" and version 1 has -1.
+    limits = [
+        -(-int(quota[0]) // int(quota[1]))
+        for quota in quotas
+        if len(quota) == 2 and all(number.isdigit() and int(number) > 0 for number in quota)
+    ]
+    return min([n_cores, *limits])
+
+
+@cache
+def _cores_at_start() -> int:
+    return available_cores()
 
 
 def database_share(limit_bytes: int | None, n_databases: int = 1) -> int | None:
@@ -51,7 +83,7 @@ def worker_threads() -> int:
     """
     if getattr(_thread, "is_worker", False):
         return 1
-    return _thread_limit or os.cpu_count() or 1
+    return _thread_limit or _cores_at_start()
 
 
 def limit_threads(n_threads: int | None) -> None:
@@ -82,8 +114,16 @@ def duckdb_limit_statements(memory: int) -> list[str]:
     return [f"SET memory_limit = '{memory}B'", f"SET threads = {threads}"]
 
 
-def _cgroup_limits(root: Path) -> Iterator[int]:
-    """Yield the limits, in bytes, of this process's control groups and their ancestors (v1, v2)."""
+def _read_cgroups(
+    root: Path, controller: str, version_2: Sequence[str], version_1: Sequence[str]
+) -> Iterator[str]:
+    """Yield the settings of this process's control groups and their ancestors (v1, v2).
+
+    Parameters
+    ----------
+    version_2, version_1 : names of files that may exist. The texts of files whose names are in one
+        string, separated by blanks, are yielded together in the same way.
+    """
     groups = root / "sys" / "fs" / "cgroup"
     try:
         lines = (root / "proc" / "self" / "cgroup").read_text().splitlines()
@@ -94,19 +134,19 @@ def _cgroup_limits(root: Path) -> Iterator[int]:
         # controller "none", which matches no branch below, so they are skipped.
         _, controllers, name = line.split(":", 2) if line.count(":") >= 2 else ("", "none", "")
         if not controllers:
-            yield from _read_limits(groups, name, ("memory.max", "memory.high"))
-        elif "memory" in controllers.split(","):
-            yield from _read_limits(groups / "memory", name, ("memory.limit_in_bytes",))
+            yield from _read_group(groups, name, version_2)
+        elif controller in controllers.split(","):
+            yield from _read_group(groups / controller, name, version_1)
 
 
-def _read_limits(mount: Path, name: str, files: tuple[str, ...]) -> Iterator[int]:
-    """Yield the limits, in bytes, of a control group and its ancestors.
+def _read_group(mount: Path, name: str, files: Sequence[str]) -> Iterator[str]:
+    """Yield the settings of a control group and its ancestors.
 
     Parameters
     ----------
     mount : the directory where the hierarchy of control groups is mounted.
     name : the path of the group below it.
-    files : names of files that may contain a limit.
+    files : see ``_read_cgroups``.
     """
     # In a container, the name may be that of the group on the host, for which the container has no
     # directory. Its own limits are then in the mounted directory itself.
@@ -114,11 +154,8 @@ def _read_limits(mount: Path, name: str, files: tuple[str, ...]) -> Iterator[int
     for directory in (group, *group.parents):
         if not directory.is_relative_to(mount):
             return
-        for file in files:
+        for names in files:
             try:
-                text = (directory / file).read_text().strip()
+                yield " ".join((directory / file).read_text().strip() for file in names.split())
             except OSError:
                 continue
-            # Without a limit, files of version 2 hold "max".
-            if text.isdigit() and int(text) > 0:
-                yield int(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,12 @@ from click.testing import CliRunner
 from pyarrow import parquet
 
 import dbanon
-from dbanon.data.memory import MIN_DATABASE_BYTES, available_bytes, half_of_memory
+from dbanon.data.memory import (
+    MIN_DATABASE_BYTES,
+    available_bytes,
+    available_cores,
+    half_of_memory,
+)
 from dbanon.doors.cli.main import main
 from dbanon.errors import MemoryLimit
 from dbanon.run.open import open_store
@@ -179,14 +185,45 @@ V1 = "9:cpu:/a\n7:hugetlb,memory:/docker/a\n0::/\n"
 def test_the_limit_of_a_control_group_is_one_of_memory(
     lines: str, files: dict[str, str], expected: int | None, tmp_path: Path
 ) -> None:
-    (tmp_path / "proc" / "self").mkdir(parents=True)
-    (tmp_path / "proc" / "self" / "cgroup").write_text(lines)
-    for name, text in files.items():
-        file = tmp_path / "sys" / "fs" / "cgroup" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"{text}\n")
+    write_groups(tmp_path, lines, files)
     machine = available_bytes(tmp_path / "nowhere")
     assert available_bytes(tmp_path) == (machine if expected is None else expected)
+
+
+def write_groups(root: Path, lines: str, files: dict[str, str]) -> None:
+    """Write the files of a process's control groups, by their names below their mount."""
+    (root / "proc" / "self").mkdir(parents=True)
+    (root / "proc" / "self" / "cgroup").write_text(lines)
+    for name, text in files.items():
+        file = root / "sys" / "fs" / "cgroup" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{text}\n")
+
+
+@pytest.mark.parametrize(
+    ("lines", "files", "expected"),
+    [
+        (V2, {"system.slice/a.service/cpu.max": "100000 100000"}, 1),
+        (V2, {"system.slice/cpu.max": "250000 100000", "cpu.max": "max 100000"}, 3),
+        (V2, {"cpu.max": "50000 100000"}, 1),
+        (V1, {"cpu/a/cpu.cfs_quota_us": "200000", "cpu/a/cpu.cfs_period_us": "100000"}, 2),
+        (V1, {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 8),
+        (V1, {"cpu/cpu.cfs_quota_us": "100000"}, 8),
+        (V2, {"cpu.max": "max 100000"}, 8),
+        (V2, {"cpu.max": "1600000 100000"}, 8),
+        (V2, {}, 8),
+    ],
+)
+def test_the_quota_of_a_control_group_limits_cores(
+    lines: str,
+    files: dict[str, str],
+    expected: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
+    write_groups(tmp_path, lines, files)
+    assert available_cores(tmp_path) == expected
 
 
 def test_limits_are_read_at_every_door() -> None:
