@@ -321,12 +321,7 @@ def plan(
     for name in model_trees:
         source.require_leaves(relation.attribute(name))
     relation, attributes = _inspect_columns(job, relation, attributes, sensitive, source, target)
-    zip_areas = NO_ZIP_AREAS
-    if job.policy.zip_population is not None or job.policy.profile is not None:
-        from dbanon.run.profiles import find_zip_areas, require_profile
-
-        zip_areas = find_zip_areas(job, attributes, source)
-        require_profile(job, relation, attributes, source)
+    zip_areas = _apply_profile(job, relation, attributes, source)
     passthrough = None
     if target is not None and job.kept_columns == CLIENT:
         passthrough = _find_passthrough_columns(job, relation, source, target)
@@ -460,6 +455,24 @@ def _read_source_state(
     history = target.find_earlier_releases(source, relation, source_state)
     require_first_release(job, relation.name, history)
     return source_state, history
+
+
+def _apply_profile(
+    job: Job, relation: Relation, quasi_identifiers: Sequence[Attribute], source: Source
+) -> ZipAreas:
+    """Check the columns against the policy's profile; return the areas of ZIP codes, if any.
+
+    Raises
+    ------
+    DbanonError : as ``find_zip_areas`` and ``require_profile``.
+    """
+    if job.policy.zip_population is None and job.policy.profile is None:
+        return NO_ZIP_AREAS
+    from dbanon.run.profiles import find_zip_areas, require_profile
+
+    zip_areas = find_zip_areas(job, quasi_identifiers, source)
+    require_profile(job, relation, quasi_identifiers, source)
+    return zip_areas
 
 
 def _read_pseudonym_key(
