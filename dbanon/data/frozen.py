@@ -17,14 +17,15 @@ import dataclasses
 import reprlib
 from collections.abc import Callable
 from functools import partial
+from inspect import Parameter, Signature, get_annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from inspect import Signature
-
 MethodT = TypeVar("MethodT", bound=Callable[..., object])
 Fields = tuple["dataclasses.Field[object]", ...]
+
+# In annotations, the names of the standard library for what is no field, or separates fields.
+_NO_FIELDS = ("ClassVar", "InitVar", "KW_ONLY")
 
 
 def make_read_only(values: dict[Any, Any]) -> MappingProxyType[Any, Any]:
@@ -64,13 +65,14 @@ else:
         has_hash = vars(cls).get("__hash__") is not None
         # The standard library requires that subclasses of frozen classes are frozen.
         has_dataclass_base = any(map(dataclasses.is_dataclass, cls.__mro__[1:]))
-        annotations = vars(cls).get("__annotations__", {})
-        # The standard library matches the text of each annotation with several patterns, which
-        # takes a third of its time. Types that are no texts need none.
+        annotations = get_annotations(cls)
+        # The standard library matches each annotation that is a text with several patterns, to find
+        # these names. That takes a third of its time, so replace texts without them meanwhile.
         cls.__annotations__ = {
-            name: object if isinstance(annotation, str) else annotation
+            name: object
+            if isinstance(annotation, str) and not any(map(annotation.count, _NO_FIELDS))
+            else annotation
             for name, annotation in annotations.items()
-            if not str(annotation).startswith("ClassVar[")
         }
         decorated = dataclasses.dataclass(
             init=False, repr=False, eq=False, frozen=has_dataclass_base, kw_only=kw_only
@@ -216,8 +218,6 @@ class _Signature:
         self._init = init
 
     def __get__(self, instance: object, owner: type[DataclassInstance]) -> Signature:
-        from inspect import Parameter, Signature
-
         if owner.__init__ is not self._init:
             raise AttributeError("the subclass defines its own constructor")
         params = []

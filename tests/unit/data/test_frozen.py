@@ -47,6 +47,7 @@ def classes(dataclass: Decorator) -> dict[str, Any]:
     class Plain:
         """Excludes fields that are neither compared nor shown."""
 
+        _: dataclasses.KW_ONLY
         a: int
         b: int = 1
 
@@ -130,6 +131,7 @@ def both(call: Callable[[dict[str, Any]], Any]) -> Any:
         lambda c: str(inspect.signature(c["Plain"])).removesuffix(" -> None"),
         lambda c: list(inspect.signature(c["Tall"]).parameters),
         lambda c: [(field.name, field.type) for field in dataclasses.fields(c["Tall"])],
+        lambda c: [(field.name, field.type) for field in dataclasses.fields(c["Plain"])],
         lambda c: c["Tall"].__annotations__,
         lambda c: c["Loose"].__annotations__,
         lambda c: c["Point"].__init__.__qualname__,
