@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 MethodT = TypeVar("MethodT", bound=Callable[..., object])
 Fields = tuple["dataclasses.Field[object]", ...]
 
-# In annotations, the names of the standard library for what is no field, or separates fields.
+# Names of the standard library that mark an annotation as something other than a field.
 _NO_FIELDS = ("ClassVar", "InitVar", "KW_ONLY")
 
 
