@@ -59,7 +59,7 @@ def load_word_lists() -> Mapping[str, frozenset[str]]:
         if heading := re.fullmatch(r"\[(\w+)\]", text):
             current = lists.setdefault(heading[1], set())
         elif text and not text.startswith("#"):
-            current.update(map(_remove_accents, text.partition(":")[2].split()))
+            current.update(_remove_accents(text.partition(":")[2]).split())
     return {name: frozenset(words) for name, words in lists.items()}
 
 

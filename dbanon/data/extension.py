@@ -7,15 +7,17 @@ in the form ``module:name``. These are imported on first use, so that reading al
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import field
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.types import JsonObject
 from dbanon.errors import ExtensionInvalid
+
+T = TypeVar("T")
 
 # The folders of dbanon/extensions.
 BUILT_IN = (
@@ -250,3 +252,40 @@ def load(location: str) -> Any:
     """Import the object at a location, ``module:name``."""
     module, _, name = location.partition(":")
     return getattr(import_module(module), name)
+
+
+class LazyRegistry(MutableMapping[str, T]):
+    """The methods or recodings by name, imported on first use.
+
+    Parameters
+    ----------
+    package : the package of their modules.
+    locations : by name, a module of the package and the name in it, ``module:name``.
+    """
+
+    def __init__(self, package: str, locations: Mapping[str, str]) -> None:
+        self._package = package
+        self._entries: dict[str, T | str] = {**locations}
+
+    def __getitem__(self, name: str) -> T:
+        entry = self._entries[name]
+        if isinstance(entry, str):
+            imported_entry: T = load(f"{self._package}.{entry}")
+            self._entries[name] = imported_entry
+            return imported_entry
+        return entry
+
+    def __setitem__(self, name: str, entry: T) -> None:
+        self._entries[name] = entry
+
+    def __delitem__(self, name: str) -> None:
+        del self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,9 +16,11 @@ from dbanon.data.array_types import AnyArray
 from dbanon.data.frozen import dataclass
 from dbanon.data.measures import ColumnStatistics
 from dbanon.data.notebook import NotebookCard
-from dbanon.data.number_levels import NumberLevels
 from dbanon.data.pieces import PIECE_RECORDS, ParallelMap
 from dbanon.errors import RecountFailed
+
+if TYPE_CHECKING:
+    from dbanon.data.number_levels import NumberLevels
 
 
 def max_count_of_share(share: float, n: int) -> int:

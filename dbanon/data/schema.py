@@ -345,3 +345,24 @@ def not_in_order_error(
         f" {n_values} of {total_values} values, in {n_rows} of {total_rows} rows.",
         hint="State all values of the column (`orders`), from the lowest to the highest.",
     )
+
+
+def as_identifier(attribute: Attribute, normalize: str | None = None) -> Attribute:
+    """Return the entity column as a category, so that equal values are read as equal codes.
+
+    Parameters
+    ----------
+    normalize : how texts are normalized before they are compared. ``trim`` removes white space
+        around them, and ``casefold`` also ignores case. None to compare them as they are.
+
+    Raises
+    ------
+    UnsupportedType : databases compare values of its type differently.
+    """
+    if attribute.kind is Kind.OTHER:
+        raise UnsupportedType(
+            f'The entity column "{attribute.name}" is of type {attribute.sql_type}.',
+            hint="Cast it to text or to a number in a view.",
+        )
+    normalization = str(normalize or "") if attribute.kind is Kind.CATEGORY else ""
+    return replace(attribute, kind=Kind.CATEGORY, role=Role.IDENTIFIER, normalize=normalization)

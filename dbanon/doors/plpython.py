@@ -41,7 +41,6 @@ from dbanon.errors import (
     SchemaCreated,
 )
 from dbanon.errors.base import Notation
-from dbanon.hierarchy import builders as hierarchy_builders
 from dbanon.hierarchy.spec import parse, parse_all
 from dbanon.job import rules
 from dbanon.job.job import Job
@@ -51,7 +50,6 @@ from dbanon.run.plan import plan
 from dbanon.run.rules import apply_rules_in_session
 from dbanon.run.run import Clock, read_and_cluster, run
 from dbanon.sessions.names import RelationName, parse_relation
-from dbanon.stores import hierarchies
 from dbanon.stores.postgresql import summary
 from dbanon.stores.postgresql.backend import PlpySession, limit_locks
 from dbanon.stores.postgresql.classes import PlpyStore, StableSource
@@ -236,6 +234,8 @@ def store_hierarchy(plpy: PlPython, sql_version: str, arguments: str) -> str:
     """Store a hierarchy by name. Return its leaves, height and SHA-256, or the error."""
 
     def work() -> JsonObject:
+        from dbanon.stores import hierarchies
+
         call = _parse_call(arguments)
         session = PlpySession(plpy)
         tree_source = parse(call["hierarchy"], files=False)
@@ -255,6 +255,8 @@ def check_hierarchy(plpy: PlPython, sql_version: str, arguments: str) -> str:
     """
 
     def work() -> JsonObject:
+        from dbanon.stores import hierarchies
+
         call = _parse_call(arguments)
         session = PlpySession(plpy)
         try:
@@ -276,6 +278,8 @@ def suggest_hierarchy(plpy: PlPython, sql_version: str, arguments: str) -> str:
     """Return the levels of a hierarchy proposed for a column's values, or the error."""
 
     def work() -> JsonObject:
+        from dbanon.hierarchy import builders as hierarchy_builders
+
         call = _parse_call(arguments)
         store = PlpyStore(plpy, int(call["source"]))
         values = read_column_values(store, store.source_name, call["column_name"])

@@ -10,9 +10,12 @@ from urllib.parse import unquote
 
 HIDDEN = "***"
 
+# The patterns are texts, which the module ``re`` compiles on first use and keeps: few runs have an
+# error to redact, and compiling takes three milliseconds of each start.
+
 # A name that contains one of these words has a secret value. The words are used by S3, Google Cloud
 # Storage, Azure, DuckDB, libpq, PyMySQL, ODBC and web services. Case, _, - and dots are ignored.
-_SECRET_WORDS = re.compile(
+_SECRET_WORDS = (
     "pass(?!through|ed)|pwd|secret|token|signature|credential|accesskey|accountkey|sharedkey"
     "|apikey|privatekey|encryptionkey|keyid|connectionstring|authorization|odbcconnect|assertion"
 )
@@ -26,22 +29,22 @@ _QUOTED = r"'(?:\\.|''|[^'\\])*'|\"(?:\\.|\"\"|[^\"\\])*\"|\{[^{}]*\}"
 # An unescaped password may contain & or ;, so a value ends only where the next assignment begins.
 _UNQUOTED = rf"(?:(?![&;,]{_NAME_CHARACTER}+\s*=)\S)+"
 # name=value, or "name": "value" as in JSON.
-_ASSIGNMENT = re.compile(
+_ASSIGNMENT = (
     rf"(?<!{_NAME_CHARACTER})(?P<name>{_NAME_CHARACTER}+)(?P<sign>[\"']?\s*=\s*)(?P<value>{_QUOTED}|{_UNQUOTED})"
     rf"|(?P<quote>[\"'])(?P<key>{_NAME_CHARACTER}+)(?P<colon>(?P=quote)\s*:\s*)(?P<text>{_QUOTED})"
 )
 # In SQL: CREATE SECRET (TYPE s3, KEY_ID '…', SECRET '…'), PASSWORD '…'.
-_CLAUSE = re.compile(
+_CLAUSE = (
     r"(?i)\b((?:\w*secret|\w*key_id|\w*token|password|connection_string|identified\s+by)\s+)"
     r"'(?:''|[^'])*'"
 )
 _SCHEME = r"(?<![\w.+\-])[A-Za-z][A-Za-z0-9+.\-]*:"
 # The colons of an IPv6 address in brackets do not begin a password, so it is skipped.
-_AUTHORITY = re.compile(rf"{_SCHEME}//(?:\[[0-9A-Fa-f:.%]*\])?")
+_AUTHORITY = rf"{_SCHEME}//(?:\[[0-9A-Fa-f:.%]*\])?"
 # URLs without slashes, and user/password@host of Oracle's thin driver.
-_OPAQUE = re.compile(rf"({_SCHEME}(?:[^\s:/@'\"]+:|thin:[^\s/@]+/))[^\s@/]\S*(?=@)")
-_WORD, _LINE = re.compile(r"\S*"), re.compile(".*")
-_PORT = re.compile(r"\d+(?![^\s/?#,;)\]\"'.])")
+_OPAQUE = rf"({_SCHEME}(?:[^\s:/@'\"]+:|thin:[^\s/@]+/))[^\s@/]\S*(?=@)"
+_WORD, _LINE = r"\S*", ".*"
+_PORT = r"\d+(?![^\s/?#,;)\]\"'.])"
 
 
 def redact(text: str) -> str:
@@ -51,8 +54,8 @@ def redact(text: str) -> str:
     ----------
     text : a URL, or any text that may contain URLs.
     """
-    text = _OPAQUE.sub(rf"\g<1>{HIDDEN}", _redact_authorities(text))
-    return _ASSIGNMENT.sub(_redact_value, _CLAUSE.sub(rf"\g<1>'{HIDDEN}'", text))
+    text = re.sub(_OPAQUE, rf"\g<1>{HIDDEN}", _redact_authorities(text))
+    return re.sub(_ASSIGNMENT, _redact_value, re.sub(_CLAUSE, rf"\g<1>'{HIDDEN}'", text))
 
 
 def has_credentials(url: str) -> bool:
@@ -64,7 +67,7 @@ def _redact_authorities(text: str) -> str:
     """Redact the text between ``scheme://user:`` and the last @ that may end a password."""
     parts = []
     redacted_end = 0
-    for match in _AUTHORITY.finditer(text):
+    for match in re.finditer(_AUTHORITY, text):
         # A match within a password is redacted already.
         if match.start() < redacted_end:
             continue
@@ -92,14 +95,14 @@ def _find_password(text: str, start: int) -> tuple[int, int]:
     # If the word has no @, the colon is followed by a port or is in a path, or it is followed by a
     # password that contains a space.
     is_path = any(mark in text[start:colon] for mark in "/?#")
-    if is_path or colon + 1 == word_end or _PORT.match(text, colon + 1):
+    if is_path or colon + 1 == word_end or re.compile(_PORT).match(text, colon + 1):
         return start, start
     later_at_sign = text.find("@", word_end, _match_end(_LINE, text, start))
     return colon + 1, later_at_sign if later_at_sign >= 0 else word_end
 
 
-def _match_end(pattern: re.Pattern[str], text: str, start: int) -> int:
-    match = pattern.match(text, start)
+def _match_end(pattern: str, text: str, start: int) -> int:
+    match = re.compile(pattern).match(text, start)
     return start if match is None else match.end()
 
 
@@ -118,7 +121,7 @@ def _has_secret_name(match: re.Match[str], name: str) -> bool:
     normalized_name = re.sub(r"[\W_]", "", _decode(name)).lower()
     preceding_character = match.string[match.start() - 1 : match.start()]
     return (
-        bool(_SECRET_WORDS.search(normalized_name))
+        bool(re.search(_SECRET_WORDS, normalized_name))
         or normalized_name in _SECRET_NAMES
         or (normalized_name in _SECRET_ARGUMENTS and preceding_character in ("?", "&"))
     )

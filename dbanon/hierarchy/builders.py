@@ -319,16 +319,16 @@ _SEPARATORS = ".-/ "
 # ICD-10-GM codes may end with + or !.
 _LETTERS = r"(?:(?<![A-Za-z])(?:[A-Z]{1,3}|[a-z])(?![A-Za-z]))"
 _PART = rf"(?:[0-9]|{_LETTERS})+"
-_CODE = re.compile(rf"{_PART}(?:[{re.escape(_SEPARATORS)}]{_PART})*[+!]?")
-_CAPITALS_ONLY = re.compile(r"[A-Z]{1,3}")
+_CODE = rf"{_PART}(?:[{re.escape(_SEPARATORS)}]{_PART})*[+!]?"
+_CAPITALS_ONLY = r"[A-Z]{1,3}"
 _MAX_CODE_LENGTH = 20
 # The largest share of values that are not codes, such as "unknown", in a column of codes.
 _MAX_SHARE_OF_OTHERS = 0.05
-_RANGE = re.compile(r"([0-9]+)(?:-([0-9]+)|\+)?")
+_RANGE = r"([0-9]+)(?:-([0-9]+)|\+)?"
 # Dates such as 17.05.2024, 5/17/24 or 05/2024 are not codes: their beginning is not the most
 # significant part.
 _DAY_OR_MONTH = "(?:0?[1-9]|[12][0-9]|3[01])"
-_DAY = re.compile(
+_DAY = (
     f"(?:{_DAY_OR_MONTH}[./-])?{_DAY_OR_MONTH}[./-](?:1[89]|2[01])[0-9]{{2}}"
     f"|{_DAY_OR_MONTH}[./-]{_DAY_OR_MONTH}[./-][0-9]{{2}}"
 )
@@ -367,7 +367,7 @@ def label_codes(values: Sequence[str]) -> CodeLabels | None:
         "*" in value for value in values
     ):
         return None
-    if _are_ranges(codes) or all(_DAY.fullmatch(code) for code in codes):
+    if _are_ranges(codes) or all(re.fullmatch(_DAY, code) for code in codes):
         return None
     cuts_whole_parts = all(
         sum(map(code.count, _SEPARATORS)) >= _SEPARATORS_TO_CUT_WHOLE_PARTS for code in codes
@@ -406,7 +406,7 @@ def _select_codes(values: Sequence[str]) -> list[str]:
 
     A value without digits is a code only if a value with digits has the same beginning.
     """
-    code_like_values = [v for v in values if len(v) <= _MAX_CODE_LENGTH and _CODE.fullmatch(v)]
+    code_like_values = [v for v in values if len(v) <= _MAX_CODE_LENGTH and re.fullmatch(_CODE, v)]
     values_with_digits = [
         value for value in code_like_values if any(char.isdigit() for char in value)
     ]
@@ -421,7 +421,7 @@ def _select_codes(values: Sequence[str]) -> list[str]:
         value
         for value in code_like_values
         if any(char.isdigit() for char in value)
-        or (_CAPITALS_ONLY.fullmatch(value) and value[:2] in beginnings)
+        or (re.fullmatch(_CAPITALS_ONLY, value) and value[:2] in beginnings)
     ]
 
 
@@ -448,7 +448,7 @@ def _are_ranges(values: Sequence[str]) -> bool:
     """Return True if the values are ranges that do not overlap, such as ages: 20-29, 30-39."""
     bounds = []
     for value in values:
-        match = _RANGE.fullmatch(value)
+        match = re.fullmatch(_RANGE, value)
         if match is None:
             return False
         low = int(match[1])

@@ -26,7 +26,6 @@ from dbanon.job.guarantee import (
 )
 from dbanon.job.sets import ColumnSet
 from dbanon.job.verdict import Caution, Verdict
-from dbanon.job.wildcard_guarantee import WildcardGuarantee
 from dbanon.measures.models import CountedModel
 from dbanon.methods.registry import MISSING_OPTION, WILDCARD, Method
 from dbanon.recoding import Recoding
@@ -183,6 +182,8 @@ def build_guarantee(
     if name == PER_ATTRIBUTE:
         return PerAttributeGuarantee(entity_columns=entity_columns, **fields)
     if null_agrees:
+        from dbanon.job.wildcard_guarantee import WildcardGuarantee
+
         return WildcardGuarantee(entity_columns=entity_columns, **fields)
     if not entity_columns:
         return Guarantee(entity_columns=(), **fields)

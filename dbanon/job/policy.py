@@ -20,7 +20,6 @@ from dbanon.data.schema import NOMINAL
 from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.chain_guarantee import ChainGuarantee
 from dbanon.job.coding import BOTTOM, RECODE, TOP, Coding
 from dbanon.job.columns import KINDS, ORDERS
 from dbanon.job.guarantee import GUARANTEES, WHOLE_PERSONS, Guarantee
@@ -361,6 +360,8 @@ class Policy:
 
     def chain_guarantee(self, by: Sequence[str], entity: str, chain: str) -> Guarantee:
         """The guarantee of a release in a chain, which also covers histories."""
+        from dbanon.job.chain_guarantee import ChainGuarantee
+
         return ChainGuarantee(entity=entity, chain=chain, **self._guarantee_fields(by))
 
     def _guarantee_fields(self, by: Sequence[str]) -> GuaranteeFields:

@@ -29,9 +29,9 @@ from dbanon.errors import (
 )
 from dbanon.job.verdict import Caution
 
-_KEY_LOCATION = re.compile(r"(file:.+|env:[A-Za-z_][A-Za-z0-9_]*)", re.S)
+_KEY_LOCATION = r"(?s)(file:.+|env:[A-Za-z_][A-Za-z0-9_]*)"
 # 32 bytes in hexadecimal digits or base64, as key generators print them.
-_RAW_KEY = re.compile(r"\s*(?:(?:.*/)?(?:0x)?[0-9A-Fa-f]{64}|[\w+/-]{43}=)\s*", re.S)
+_RAW_KEY = r"(?s)\s*(?:(?:.*/)?(?:0x)?[0-9A-Fa-f]{64}|[\w+/-]{43}=)\s*"
 _KEY_FORM = "file:PATH or env:NAME"
 _DOCS_PAGE = "guarantees.md#pseudonyms"
 # Texts from which the HMAC keys of pseudonyms and of date shifts and the key's fingerprint are
@@ -47,7 +47,7 @@ _HEX_DIGITS = 32
 def is_key_location(text: str) -> bool:
     """True if a text names the location of a key, and cannot be mistaken for the key itself."""
     location = text.partition(":")[2]
-    return bool(_KEY_LOCATION.fullmatch(text)) and not _RAW_KEY.fullmatch(location)
+    return bool(re.fullmatch(_KEY_LOCATION, text)) and not re.fullmatch(_RAW_KEY, location)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -314,8 +314,8 @@ DEFAULT_READING = Reading()
 
 
 # Parts of SQL that are not checked: strings, with or without backslash escapes, and quoted names.
-_QUOTED = re.compile(r"""(?<!\w)[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*\"""", re.S)
-_FORBIDDEN = re.compile(r"--|/\*|[;$\0'\"]")
+_QUOTED = r"""(?s)(?<!\w)[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*\""""
+_FORBIDDEN = r"--|/\*|[;$\0'\"]"
 _CONDITION_HINT = "Write one condition without WHERE, as in `where=\"status = 'active'\"`."
 
 
@@ -330,10 +330,10 @@ def require_condition(text: str) -> None:
     InvalidParameter : the text is empty, or it has a second statement, a comment, a dollar sign, an
         unclosed quote or unbalanced brackets.
     """
-    unquoted_text = _QUOTED.sub(" ", text)
+    unquoted_text = re.sub(_QUOTED, " ", text)
     if not text.strip():
         raise InvalidParameter("where is an empty condition.", hint=_CONDITION_HINT)
-    if _FORBIDDEN.search(unquoted_text):
+    if re.search(_FORBIDDEN, unquoted_text):
         raise InvalidParameter(
             "where contains a semicolon, a comment, a dollar sign or an unclosed quote.",
             hint=_CONDITION_HINT,

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
 
 from dbanon.data.counts import Recount
 from dbanon.data.frozen import dataclass
@@ -40,8 +41,10 @@ from dbanon.release.words import time_text
 from dbanon.sessions.base import Output
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
-from dbanon.sessions.store import Store
 from dbanon.sessions.thread_connections import thread_connections
+
+if TYPE_CHECKING:
+    from dbanon.sessions.store import Store
 
 # Role of the source's columns that the release does not have.
 NOT_COPIED = "not_copied"

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dbanon.ledger import postgresql_releases
 from dbanon.sessions.base import MARK, SUMMARY_SUFFIX, ExistingRelation
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
@@ -56,6 +55,8 @@ def release_id_of(
     """
     if existing is None or not has_trusted_ledger(session):
         return None
+    from dbanon.ledger import postgresql_releases
+
     if postgresql_releases.records_oids(session):
         return postgresql_releases.release_id_of(session, existing)
     entry = _marked_entry(session, existing.mark)
@@ -84,6 +85,8 @@ def own_entries_condition(
     ----------
     alias : the alias of the table of releases, followed by a dot, such as ``r.``; empty for none.
     """
+    from dbanon.ledger import postgresql_releases
+
     name_condition = f"coalesce({alias}published_by, '') = ?"
     user, role_oid = session.catalog.find_current_user() or "", session.catalog.find_role_id()
     release_table = session.catalog.find_existing(session.ledger.table("release"))
@@ -143,6 +146,8 @@ def is_summary_of(
     """
     if not has_trusted_ledger(session):
         return False
+    from dbanon.ledger import postgresql_releases
+
     if postgresql_releases.records_oids(session) and postgresql_releases.is_summary(
         session, output, existing, existing_output
     ):

@@ -19,12 +19,9 @@ from dbanon.errors import (
     OutputNotOurs,
     ReleaseNotFound,
 )
-from dbanon.ledger import entries, postgresql_releases
+from dbanon.ledger import entries
 from dbanon.ledger.entry_checks import MALFORMED_ERRORS, reading_entry
-from dbanon.ledger.postgresql import INTERNAL_VIEW
-from dbanon.ledger.recorded_report import rows_of_release
 from dbanon.ledger.relation_entries import own_entries_condition
-from dbanon.ledger.release_tables import RELEASE_ID_PATTERN, find_release_table
 from dbanon.ledger.tables import INTERNAL_TABLE, LONG_TEXT, as_text
 from dbanon.sessions.base import MARK, ExistingRelation, Output
 from dbanon.sessions.names import RelationName, parse_relation, require_length
@@ -121,6 +118,8 @@ def list_releases(session: Session) -> list[Listed]:
         f" FROM {session.ledger.table('release').quoted} ORDER BY created_at DESC, release_id"
     )
     existing_relations: dict[RelationName, ExistingRelation | None] = {}
+    from dbanon.ledger import postgresql_releases
+
     # By release id; empty for ledgers that do not record the oids of relations.
     states = (
         postgresql_releases.find_states(session)
@@ -252,6 +251,9 @@ def describe_release(session: Session, release: str, *, internal: bool = False) 
     ------
     ReleaseNotFound : the ledger has no such release.
     """
+    from dbanon.ledger.recorded_report import rows_of_release
+    from dbanon.ledger.release_tables import RELEASE_ID_PATTERN
+
     is_id = RELEASE_ID_PATTERN.fullmatch(release) is not None
     name = None if is_id else session.catalog.resolve_output(parse_relation(release))
     listed_release = next(
@@ -285,6 +287,8 @@ def describe_release(session: Session, release: str, *, internal: bool = False) 
 
 def _internal_figures(session: Session, release_id: str) -> JsonObject | None:
     """Return the exact figures of a release; None if this role can read none."""
+    from dbanon.ledger.postgresql import INTERNAL_VIEW
+
     view = session.ledger.table(INTERNAL_VIEW)
     table = INTERNAL_TABLE if session.catalog.find_existing(view) is None else INTERNAL_VIEW
     relation = session.ledger.table(table)
@@ -311,6 +315,8 @@ def drop(session: Session, name: RelationName) -> tuple[str, list[str]]:
     ReleaseNotFound, TableNotFound : there is no such release, or its relation is missing.
     InsufficientRights : a relation belongs to another role, or another object depends on it.
     """
+    from dbanon.ledger.recorded_report import rows_of_release
+
     name = session.catalog.resolve_output(name)
     entry = entries.find_release(
         session, name, hint=f"dbanon drops only what it made: {_LIST_HINT}"
@@ -322,6 +328,8 @@ def drop(session: Session, name: RelationName) -> tuple[str, list[str]]:
     dropped_names = [name]
     _require_droppable(session, name, output)
     if output.kind == "view":
+        from dbanon.ledger.release_tables import find_release_table
+
         table_name = find_release_table(session, name, row)
         session.publication.drop_view(name)
         table = None if table_name is None else session.catalog.find_existing(table_name)

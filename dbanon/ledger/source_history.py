@@ -13,7 +13,6 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.types import JsonMapping
 from dbanon.ledger import entries
 from dbanon.ledger.entry_checks import MALFORMED_ERRORS
-from dbanon.ledger.postgresql_persons import EARLIER_RELEASES
 from dbanon.ledger.tables import LONG_TEXT
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
@@ -109,6 +108,8 @@ def earlier_releases(
     request = f"CAST({request} AS {LONG_TEXT})"
     has_source_oids = oid is not None and source_oid != "NULL"
     if has_source_oids:
+        from dbanon.ledger.postgresql_persons import EARLIER_RELEASES
+
         name = parse_relation(source)
         query = f"SELECT e.release_id FROM ({EARLIER_RELEASES}) AS e"
         counted_condition = f"release_id IN ({query} WHERE e.is_counted)"

@@ -14,7 +14,7 @@ from dbanon.data.microdata import CodedColumn
 from dbanon.data.schema import Attribute
 from dbanon.errors import RecountFailed
 from dbanon.hierarchy.leaves import format_leaf, spell_as_leaves
-from dbanon.hierarchy.tree import Hierarchy
+from dbanon.hierarchy.tree import Hierarchy, flat_hierarchy
 from dbanon.measures.models import CountedModel, Model
 
 # If persons are counted, several classes may satisfy entropy_l although their union does not.
@@ -254,3 +254,23 @@ def count_values(models: Sequence[Model], name: str, codes: NDArray[np.int32]) -
         if model.attribute == name and isinstance(model.distance, Hierarchy)
     ]
     return max([int(codes.max(initial=-1)) + 1, *leaf_counts])
+
+
+def add_null_leaves(models: Sequence[Model]) -> tuple[Model, ...]:
+    """Add a leaf for NULL, as the last one below the root, to the hierarchies of the models."""
+    return tuple(
+        replace(model, distance=_add_null_leaf(model.distance))
+        if isinstance(model.distance, Hierarchy)
+        else model
+        for model in models
+    )
+
+
+def _add_null_leaf(tree: Hierarchy) -> Hierarchy:
+    label = "NULL"
+    while label in tree.labels:
+        label += "*"
+    # The only node of such a tree is both root and leaf, and now needs a root above it.
+    if len(tree.labels) == 1:
+        return flat_hierarchy([*tree.labels, label])
+    return Hierarchy([*tree.labels, label], [*tree.parents.tolist(), 0])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import MutableMapping
 
-from dbanon.data.extension import load
+from dbanon.data.extension import LazyRegistry
 from dbanon.errors import UnknownMethod, nearest_names
 from dbanon.methods.registry import Method
 
@@ -45,36 +45,7 @@ _LOCATIONS = {
 }
 
 
-class _MethodRegistry(MutableMapping[str, Method]):
-    """The methods by name, imported on first use."""
-
-    def __init__(self, locations: Mapping[str, str]) -> None:
-        self._entries: dict[str, Method | str] = {**locations}
-
-    def __getitem__(self, name: str) -> Method:
-        entry = self._entries[name]
-        if isinstance(entry, str):
-            method: Method = load(f"{__name__}.{entry}")
-            self._entries[name] = entry = method
-        return entry
-
-    def __setitem__(self, name: str, method: Method) -> None:
-        self._entries[name] = method
-
-    def __delitem__(self, name: str) -> None:
-        del self._entries[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._entries
-
-
-METHODS: MutableMapping[str, Method] = _MethodRegistry(_LOCATIONS)
+METHODS: MutableMapping[str, Method] = LazyRegistry(__name__, _LOCATIONS)
 
 
 def find_method(name: str) -> Method:

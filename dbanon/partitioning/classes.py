@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +27,11 @@ from dbanon.job.policy import Policy
 from dbanon.job.requirements import require_kinds
 from dbanon.methods import find_method
 from dbanon.methods.registry import BuildSpace, Method, MethodSpace, Tick, tick_of_part
-from dbanon.partitioning.blocks import Blocks, DeferredSpace, partition_blocks
 from dbanon.partitioning.cells import code_for_method, merging_weights, sets_to_search
-from dbanon.partitioning.entities import build_units
-from dbanon.partitioning.refine import max_refined_size, refine_classes
 from dbanon.partitioning.strata import count_for_k, find_strata, too_few_error
+
+if TYPE_CHECKING:
+    from dbanon.partitioning.blocks import DeferredSpace
 
 # The share of the progress bar for the method if a refinement follows.
 _METHOD_PROGRESS = 0.5
@@ -73,6 +74,8 @@ def find_classes(
     units = level_statistics = None
     clustered_microdata = microdata
     if microdata.entities is not None:
+        from dbanon.partitioning.entities import build_units
+
         units = build_units(microdata, policy.hierarchies)
         clustered_microdata = units.microdata
         strata = find_strata(clustered_microdata, policy)
@@ -227,6 +230,8 @@ def _run_strata(
         is_whole_table = len(records) == n
         stratum_space: MethodSpace | DeferredSpace
         if is_cut:
+            from dbanon.partitioning.blocks import DeferredSpace
+
             stratum_space = DeferredSpace(
                 build_space, len(records), None if is_whole_table else records
             )
@@ -313,6 +318,8 @@ def _run_and_refine(
     if policy.refine is None or method.refine is None:
         return result
     assert isinstance(result, Partition)
+    from dbanon.partitioning.refine import max_refined_size, refine_classes
+
     refined = refine_classes(
         method.refine,
         space,
@@ -341,6 +348,8 @@ def _run_in_blocks(
     ----------
     keys : int64 (n,), the key of each record, ascending.
     """
+    from dbanon.partitioning.blocks import Blocks, partition_blocks
+
     blocks = Blocks.of(policy)
     assert blocks is not None
     if blocks.block_count_for(space.n_records) is None:

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata, first_record_mask, most_frequent_codes
 from dbanon.data.partition import Partition
-from dbanon.data.schema import Attribute, Kind, Role
-from dbanon.errors import UnsupportedType
 
 
 @dataclass(frozen=True)
@@ -95,27 +93,6 @@ class Persons:
             return None
         labels = partition.labels[first_record_mask(self.units)]
         return np.bincount(labels[labels >= 0], minlength=partition.n_classes).astype(np.int64)
-
-
-def as_identifier(attribute: Attribute, normalize: str | None = None) -> Attribute:
-    """Return the entity column as a category, so that equal values are read as equal codes.
-
-    Parameters
-    ----------
-    normalize : how texts are normalized before they are compared. ``trim`` removes white space
-        around them, and ``casefold`` also ignores case. None to compare them as they are.
-
-    Raises
-    ------
-    UnsupportedType : databases compare values of its type differently.
-    """
-    if attribute.kind is Kind.OTHER:
-        raise UnsupportedType(
-            f'The entity column "{attribute.name}" is of type {attribute.sql_type}.',
-            hint="Cast it to text or to a number in a view.",
-        )
-    normalization = str(normalize or "") if attribute.kind is Kind.CATEGORY else ""
-    return replace(attribute, kind=Kind.CATEGORY, role=Role.IDENTIFIER, normalize=normalization)
 
 
 def build_units(microdata: Microdata, as_categories: Collection[str] = ()) -> Units:

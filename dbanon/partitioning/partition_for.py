@@ -26,8 +26,6 @@ from dbanon.partitioning.classes import (
     ignore_progress,
     require_budget,
 )
-from dbanon.partitioning.protect import protect
-from dbanon.partitioning.sets import feasible_records, require_feasible_sets
 from dbanon.partitioning.strata import code_released_values, rare_records
 
 
@@ -89,6 +87,8 @@ def partition_for(
         )
     records = np.arange(n)
     while True:
+        from dbanon.partitioning.sets import feasible_records, require_feasible_sets
+
         # Some columns of a set may be copied unchanged. Without the withheld records, a combination
         # of copied values may have fewer than k records: check again.
         records = feasible_records(microdata, policy, records)
@@ -214,6 +214,8 @@ def protect_classes(
     ------
     DbanonError : as ``protect``.
     """
+    from dbanon.partitioning.protect import protect
+
     partition, column_statistics = partition_of(clustering), clustering.column_statistics
     assert column_statistics is not None
     compared_columns = compared_columns or {}
@@ -271,6 +273,8 @@ def join_equal_classes(
     joined_partition = Partition(group_of_record)
     if joined_partition.n_classes == partition.n_classes:
         return clustering
+    from dbanon.partitioning.protect import protect
+
     column_statistics = clustering.column_statistics or ColumnStatistics.of(
         microdata, covariance=policy.standardize == MAHALANOBIS
     )

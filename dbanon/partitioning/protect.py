@@ -19,7 +19,7 @@ from dbanon.data.measures import ColumnStatistics, ValueFrequencies
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition, combine_partitions, max_count_of_share
 from dbanon.errors import ModelInfeasible
-from dbanon.hierarchy.tree import Hierarchy, flat_hierarchy
+from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import Policy
 from dbanon.kernels import Models
 from dbanon.measures import Model, sensitive_counts
@@ -429,26 +429,6 @@ def compile_models(
             np.ascontiguousarray(ranges, np.int32),
         )
     return compiled_models
-
-
-def add_null_leaves(models: Sequence[Model]) -> tuple[Model, ...]:
-    """Add a leaf for NULL, as the last one below the root, to the hierarchies of the models."""
-    return tuple(
-        replace(model, distance=_add_null_leaf(model.distance))
-        if isinstance(model.distance, Hierarchy)
-        else model
-        for model in models
-    )
-
-
-def _add_null_leaf(tree: Hierarchy) -> Hierarchy:
-    label = "NULL"
-    while label in tree.labels:
-        label += "*"
-    # The only node of such a tree is both root and leaf, and now needs a root above it.
-    if len(tree.labels) == 1:
-        return flat_hierarchy([*tree.labels, label])
-    return Hierarchy([*tree.labels, label], [*tree.parents.tolist(), 0])
 
 
 def _released_strata(microdata: Microdata, partition: Partition) -> list[NDArray[np.int64]]:

@@ -15,7 +15,6 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import MemoryLimit
 from dbanon.job.job import Job
 from dbanon.job.nulls import RELEASED_NULLS
-from dbanon.partitioning.cuts import sample_size
 from dbanon.recoding import find_recoding
 
 # Number of copies of a numeric column while a method runs: the values, the standardized points, the
@@ -112,6 +111,8 @@ class SpilledBytes:
 
     def needed_bytes(self, n_records: int) -> int:
         """The bytes for n records of which some are in progress."""
+        from dbanon.partitioning.cuts import sample_size
+
         # The borders of blocks are found on a sample, before threads work on blocks.
         n_sampled = sample_size(-(-n_records // self.block_size))
         n_in_progress = min(n_records, max(worker_threads() * self.block_size, n_sampled))

@@ -1,17 +1,11 @@
-"""The registry of recodings: one file and one line each."""
+"""The registry of recodings: each has its own module and a line in ``_LOCATIONS``."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from dbanon.data.extension import LazyRegistry
 from dbanon.errors import InvalidParameter
-from dbanon.recoding import (
-    common,
-    generalization,
-    mean,
-    median,
-    medoid,
-    representative,
-    secure,
-)
 from dbanon.recoding.columns import (
     GENERALIZED,
     INTERVALS,
@@ -23,18 +17,19 @@ from dbanon.recoding.columns import (
     recode_attributes,
 )
 
-RECODINGS: dict[str, Recoding] = {
-    recoding.name: recoding
-    for recoding in (
-        mean.RECODING,
-        median.RECODING,
-        medoid.RECODING,
-        secure.RECODING,
-        generalization.RECODING,
-        representative.RECODING,
-        common.RECODING,
-    )
+# The location of each recoding, in the order of listings: a module of this package, and the name in
+# it. It is imported when the recoding is first used, because a run uses one recoding.
+_LOCATIONS = {
+    "mean": "mean:RECODING",
+    "median": "median:RECODING",
+    "medoid": "medoid:RECODING",
+    "secure": "secure:RECODING",
+    "generalization": "generalization:RECODING",
+    "representative": "representative:RECODING",
+    "common": "common:RECODING",
 }
+
+RECODINGS: Mapping[str, Recoding] = LazyRegistry(__name__, _LOCATIONS)
 
 
 def find_recoding(name: str) -> Recoding:

@@ -30,7 +30,6 @@ from dbanon.recoding.columns import (
     compute_class_medians,
     release_member_values,
 )
-from dbanon.recoding.weighted_mean import compute_mean_weights, compute_weighted_means
 
 
 def compute_class_means(values: NDArray[np.float64], partition: Partition) -> NDArray[np.float64]:
@@ -109,6 +108,8 @@ def release_means(
     del column_statistics, settings  # parameters of all recodings, which others need
     mean_weights = None
     if microdata.weights is not None:
+        from dbanon.recoding.weighted_mean import compute_mean_weights
+
         _refuse_wide_weighted_means(microdata)
         mean_weights = compute_mean_weights(microdata, partition)
     exact_means = {}
@@ -152,6 +153,8 @@ def _release_column(
         values = np.where(valid, values, 0.0)
     released: AnyArray
     if mean_weights is not None:
+        from dbanon.recoding.weighted_mean import compute_weighted_means
+
         unrounded = compute_weighted_means(values, mean_weights, partition)
         return ReleasedColumn(
             attribute, round_weighted_means(attribute, unrounded), missing, unrounded=unrounded

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.release.publication import PublicSums, compute_published_loss
 from dbanon.release.recode import ColumnLoss, Release
-from dbanon.release.risk_figures import RiskFigures
 from dbanon.release.words import describe_attacks, format_figure, to_json_values
+
+if TYPE_CHECKING:
+    from dbanon.release.risk_figures import RiskFigures
 
 # The note that accompanies exact figures wherever they appear.
 INTERNAL_NOTE = "internal: contains the extremes of the originals"

@@ -41,7 +41,6 @@ from dbanon.recoding import (
     find_recoding,
     recode_attributes,
 )
-from dbanon.release.cells import suppress_differing_cells
 from dbanon.release.publication import PublicSums, public_sums
 
 
@@ -147,6 +146,8 @@ def _suppress_cells(
     microdata: Microdata, clustering: ClusteringResult, hierarchies: Hierarchies
 ) -> tuple[Microdata, ClusteringResult]:
     """Replace cells by NULL that a class has no common value for; drop the statistics of before."""
+    from dbanon.release.cells import suppress_differing_cells
+
     suppressed = suppress_differing_cells(microdata, clustering, hierarchies)
     return suppressed, replace(clustering, column_statistics=None)
 

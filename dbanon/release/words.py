@@ -18,7 +18,6 @@ from dbanon.job.pseudonym import build_pseudonym_caution
 from dbanon.job.verdict import Caution, Verdict, build_intersection_caution
 from dbanon.job.weight import COPIED, MEAN, ROUNDED, WEIGHT_RECORD
 from dbanon.methods.registry import GLOBAL_RECODING
-from dbanon.recoding import common
 from dbanon.release.alignment import INPUT, INPUT_ORDER_CAUTION
 from dbanon.release.joint import joint_caution
 from dbanon.release.joint_rows import joint_rows_caution
@@ -209,10 +208,7 @@ def describe_mostly_suppressed_columns(arguments: JsonMapping, n_rows: int) -> l
 
 def suppresses_cells(arguments: JsonMapping) -> bool:
     """Whether the release's method suppresses single cells, by the arguments of its report."""
-    return (
-        arguments.get("recoding") == common.RECODING.name
-        or arguments.get("method") == GLOBAL_RECODING
-    )
+    return arguments.get("recoding") == "common" or arguments.get("method") == GLOBAL_RECODING
 
 
 def list_cautions(arguments: JsonMapping, entity: str | None) -> tuple[Caution, ...]:

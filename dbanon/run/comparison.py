@@ -16,8 +16,7 @@ from dbanon.job.weight import CLASS_FORMS, ROUNDED
 from dbanon.ledger.recorded_report import recorded_digest, released_columns
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.measures import HIERARCHICAL, Model
-from dbanon.measures.recount import require_levels, trees_of_models
-from dbanon.partitioning.protect import add_null_leaves
+from dbanon.measures.recount import add_null_leaves, require_levels, trees_of_models
 from dbanon.run.weights import find_weight_problem
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session

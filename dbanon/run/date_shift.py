@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.microdata import Microdata
-from dbanon.data.schema import Kind
+from dbanon.data.schema import Kind, as_identifier
 from dbanon.data.types import JsonObject
 from dbanon.errors import (
     InvalidParameter,
@@ -30,7 +30,6 @@ from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.pseudonym import PseudonymKey
 from dbanon.ledger.source_history import SourceHistory
-from dbanon.partitioning.entities import as_identifier
 from dbanon.run.history import describe_outputs
 from dbanon.run.plan import Plan
 from dbanon.stores.ports import PreparedRelease, Source, Target, W

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dbanon.data.counts import Counts
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
-from dbanon.data.schema import CASEFOLD, Attribute, Kind
+from dbanon.data.schema import CASEFOLD, Attribute, Kind, as_identifier
 from dbanon.data.types import JsonObject
 from dbanon.data.words import also_under_former_key
 from dbanon.errors import (
@@ -42,8 +42,6 @@ from dbanon.job.guarantee import REPORT_IT
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.pseudonym import build_pseudonym_caution
-from dbanon.measures.joint_rows import joint_rows
-from dbanon.partitioning.entities import as_identifier
 from dbanon.release.attribute_disclosure import (
     DisclosiveColumn,
     FewPersons,
@@ -375,6 +373,8 @@ def describe_joint_rows(draft: PreparedRelease) -> dict[str, int]:
 
     Such an attacker can join the classes of these rows, which may be different ones.
     """
+    from dbanon.measures.joint_rows import joint_rows
+
     microdata, labels, policy = draft.microdata, draft.release.partition.labels, draft.job.policy
     assert microdata.entities is not None
     released_indices = np.flatnonzero(labels >= 0)

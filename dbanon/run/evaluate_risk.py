@@ -10,12 +10,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from dbanon.data.extension import load_runner
-from dbanon.data.schema import Attribute, Kind
+from dbanon.data.schema import Attribute, Kind, as_identifier
 from dbanon.data.words import json_text
 from dbanon.errors import DbanonError, InvalidParameter, UnknownOption, nearest_names
 from dbanon.job.risk import FIXED_OPTIONS, JobRisk, require_rows_of_persons
 from dbanon.measures.figure import Tick, ignore_progress
-from dbanon.partitioning.entities import as_identifier
 from dbanon.release.risk_figures import RiskFigures
 from dbanon.run.compare_analyses import find_bounds
 from dbanon.run.job_runner import RiskRunner, TableRows

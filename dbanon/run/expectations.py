@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from dbanon.data.schema import as_identifier
 from dbanon.data.types import JsonObject
 from dbanon.errors import InvalidParameter, UnexpectedCounts
 from dbanon.job.expectations import EXPECTATIONS, PERSONS, ROWS, SHARE_NULL, Expectations
 from dbanon.job.job import Job
-from dbanon.partitioning.entities import as_identifier
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
 from dbanon.stores.ports import Source, SourceCounts, Target, W

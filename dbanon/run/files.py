@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from dbanon.errors import DbanonError, InvalidParameter, OutcomeUnknown
 from dbanon.job.job import Job
-from dbanon.sessions.store import Store
 from dbanon.sessions.thread_connections import thread_connections
 from dbanon.stores.interrupts import interruptible_until_commit
 
 if TYPE_CHECKING:
     from dbanon.run.export import Exporter
+    from dbanon.sessions.store import Store
 
 
 def require_destination(job: Job, source: Store, target: Store | None) -> None:

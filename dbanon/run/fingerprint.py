@@ -18,7 +18,6 @@ from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
 from dbanon.ledger.entry_checks import MALFORMED_ERRORS
-from dbanon.ledger.recorded_report import recorded_request
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import MAX_SALT, Relation, random_salt
 from dbanon.sessions.names import parse_relation
@@ -117,6 +116,8 @@ def has_changed_rows(session: Session, release_id: str) -> bool | None:
     ------
     DbanonError : the source cannot be read.
     """
+    from dbanon.ledger.recorded_report import recorded_request
+
     request, _, _, publisher, _ = recorded_request(session, release_id)
     is_publisher = publisher == session.catalog.find_current_user()
     try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
+from typing import TYPE_CHECKING
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute, Kind
@@ -30,9 +31,11 @@ from dbanon.job.job import Job
 from dbanon.measures import Model
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
-from dbanon.sessions.store import Store
 from dbanon.stores.ports import Source
 from dbanon.stores.sql_source import SqlSource
+
+if TYPE_CHECKING:
+    from dbanon.sessions.store import Store
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,6 @@ from dbanon.job.private import PrivateJob
 from dbanon.job.reading import DEFAULT_READING, Reading
 from dbanon.job.requirements import CLIENT
 from dbanon.sessions.base import OnSql
-from dbanon.sessions.store import ClientStore
 from dbanon.stores.files import hint_for_path, parse_duckdb_path, read_url
 from dbanon.stores.folders import is_row_file_url
 from dbanon.stores.objects import is_object
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from sqlalchemy import URL, Engine
 
+    from dbanon.sessions.store import ClientStore
     from dbanon.stores.postgresql.store import PostgresqlStore
 
 _FRAME_HINT = "Pass it to dbanon.anonymize_frame."

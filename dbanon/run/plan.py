@@ -15,7 +15,7 @@ from dbanon.data.bands import CopyCoding
 from dbanon.data.counts import CountRequests
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata
-from dbanon.data.schema import Attribute, Kind, apply_kinds, apply_orders
+from dbanon.data.schema import Attribute, Kind, apply_kinds, apply_orders, as_identifier
 from dbanon.data.types import JsonMapping
 from dbanon.data.weights import require_weight_type
 from dbanon.data.words import json_text
@@ -38,21 +38,15 @@ from dbanon.job.sets import ColumnSet, require_comparable_values
 from dbanon.job.verdict import Verdict
 from dbanon.job.zip_codes import NO_ZIP_AREAS, ZipAreas
 from dbanon.ledger.source_history import NO_HISTORY, SourceHistory
-from dbanon.measures.recount import trees_of_models
+from dbanon.measures.recount import add_null_leaves, trees_of_models
 from dbanon.methods import find_method
-from dbanon.partitioning.entities import as_identifier
-from dbanon.partitioning.protect import add_null_leaves
 from dbanon.recoding import RANGE, find_recoding
 from dbanon.release.recode import Release
 from dbanon.release.report import Request
-from dbanon.run.expectations import require_expected_counts
 from dbanon.run.hierarchies import JobHierarchies, read_hierarchies
 from dbanon.run.history import require_first_release
-from dbanon.run.key import read_pseudonym_key
-from dbanon.run.profiles import find_zip_areas, require_profile
 from dbanon.run.thresholds import take_thresholds
 from dbanon.sessions.base import Output, Relation
-from dbanon.sessions.types import type_family
 from dbanon.stores.ports import PreparedRelease, Source, Target, W
 
 
@@ -112,6 +106,8 @@ class Plan:
         # Without a target, nothing is released, so expectations do not matter.
         if target is None or self.job.expect is None:
             return self
+        from dbanon.run.expectations import require_expected_counts
+
         counts, expectation_report = require_expected_counts(
             self.job, self.job.expect, self.relation, source, target, self.written_output.name
         )
@@ -325,8 +321,7 @@ def plan(
     for name in model_trees:
         source.require_leaves(relation.attribute(name))
     relation, attributes = _inspect_columns(job, relation, attributes, sensitive, source, target)
-    zip_areas = find_zip_areas(job, attributes, source)
-    require_profile(job, relation, attributes, source)
+    zip_areas = _apply_profile(job, relation, attributes, source)
     passthrough = None
     if target is not None and job.kept_columns == CLIENT:
         passthrough = _find_passthrough_columns(job, relation, source, target)
@@ -462,6 +457,24 @@ def _read_source_state(
     return source_state, history
 
 
+def _apply_profile(
+    job: Job, relation: Relation, quasi_identifiers: Sequence[Attribute], source: Source
+) -> ZipAreas:
+    """Check the columns against the policy's profile; return the areas of ZIP codes, if any.
+
+    Raises
+    ------
+    DbanonError : as ``find_zip_areas`` and ``require_profile``.
+    """
+    if job.policy.zip_population is None and job.policy.profile is None:
+        return NO_ZIP_AREAS
+    from dbanon.run.profiles import find_zip_areas, require_profile
+
+    zip_areas = find_zip_areas(job, quasi_identifiers, source)
+    require_profile(job, relation, quasi_identifiers, source)
+    return zip_areas
+
+
 def _read_pseudonym_key(
     job: Job, relation: Relation, source: Source, target: Target[W]
 ) -> PseudonymKey:
@@ -472,6 +485,8 @@ def _read_pseudonym_key(
     PseudonymKeyWrong : the key cannot be read.
     UnsupportedType, InvalidParameter : a column, or the target, does not support pseudonyms.
     """
+    from dbanon.run.key import read_pseudonym_key
+
     # Offsets of dates are hashes of the entity.
     entity_columns = job.guarantee.entity_columns if job.shift_dates is not None else ()
     for name in (*job.pseudonyms, *entity_columns):
@@ -582,6 +597,8 @@ def require_types(job: Job | PrivateJob, relation: Relation, last_types: Mapping
     compared_columns = {*(job.roles if may_read_any_column else job.columns_to_read)} - {
         *job.accept_types
     }
+    from dbanon.sessions.types import type_family
+
     # A column without a recorded type counts as unchanged.
     changed_columns = [
         a

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.types import JsonMapping, JsonObject
@@ -20,12 +21,13 @@ from dbanon.errors import (
 from dbanon.hierarchy.spec import TABLE, HierarchySpec
 from dbanon.job.job import Job
 from dbanon.job.rules import RULES_NOT_READ, TableRules, rules_from_comments, validate_rules
-from dbanon.ledger import rules as stored_rules
-from dbanon.ledger.rules import StoredRule
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
-from dbanon.sessions.store import Store
+
+if TYPE_CHECKING:
+    from dbanon.ledger.rules import StoredRule
+    from dbanon.sessions.store import Store
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,8 @@ def rules_to_declare(listing: Sequence[Declared]) -> JsonObject:
     ------
     InvalidParameter : the rules belong to several tables.
     """
+    from dbanon.ledger import rules as stored_rules
+
     if len({entry.source for entry in listing}) > 1:
         raise InvalidParameter(
             "The rules are for several tables.", hint="Declare the rules of one table at a time."
@@ -122,6 +126,8 @@ def require_removable_rules(
     ------
     RulesNotFound : the table has no rules, or one of the columns has none.
     """
+    from dbanon.ledger import rules as stored_rules
+
     # Rules that are not replaceable belong to another table of this name.
     declared_names = [
         rule.name for rule in stored_rules.list_rules(session, table) if rule.is_replaceable
@@ -138,11 +144,15 @@ def require_removable_rules(
 
 def list_table_rules(session: Session) -> list[Declared]:
     """Return the rules of all tables."""
+    from dbanon.ledger import rules as stored_rules
+
     return [_to_declared(rule) for rule in stored_rules.list_rules(session)]
 
 
 def list_column_rules(session: Session, relation: Relation) -> list[Declared]:
     """Return the rules of a table and the columns without one, in the order of its columns."""
+    from dbanon.ledger import rules as stored_rules
+
     rule_by_name = {rule.name: rule for rule in stored_rules.list_rules(session, relation.name)}
     column_rules = []
     for attribute in relation.schema.attributes:
@@ -191,6 +201,8 @@ def apply_rules_in_session(session: Session, job: Job) -> Job:
         return job
     relation = session.catalog.find_source(parse_relation(job.table))
     columns = [attribute.name for attribute in relation.schema.attributes]
+    from dbanon.ledger import rules as stored_rules
+
     all_rules = stored_rules.list_rules(session, relation.name)
     _require_trusted(relation.name, [rule for rule in all_rules if rule.name in columns])
     trusted_rules = [rule for rule in all_rules if rule.is_trusted]

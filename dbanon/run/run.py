@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
 from dbanon.data.counts import Counts
 from dbanon.data.frozen import dataclass
@@ -29,16 +29,11 @@ from dbanon.methods.registry import MISSING_OPTION
 from dbanon.partitioning.coding import code_columns
 from dbanon.partitioning.nulls import merge_nulls
 from dbanon.partitioning.partition_for import join_equal_classes, partition_for
-from dbanon.partitioning.person_rows import with_layers
-from dbanon.partitioning.sets import coarsen_for_column_sets
 from dbanon.release.attribute_disclosure import FewPersons, RetainedIdentifier
-from dbanon.release.cells import suppress_differing_cells
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
 from dbanon.release.outcome import OperatorFigures, build_losses
 from dbanon.release.recode import Release, find_lost_columns, number_combinations, recode
 from dbanon.release.report import EvaluationOutcome, Provenance, RecountResult, Report
-from dbanon.release.risk_figures import RiskFigures
-from dbanon.release.weights import average_weights, describe_weighting, round_weights
 from dbanon.release.words import now
 from dbanon.run.codes import count_averaged_codes
 from dbanon.run.coding import require_coded_copies, require_coded_labels, require_zip_labels
@@ -62,7 +57,6 @@ from dbanon.run.disclosure import (
     warn_of_lost_columns,
     warn_of_spellings,
 )
-from dbanon.run.evaluate import attack, certify, evaluate, publish_certificate
 from dbanon.run.fingerprint import compute_fingerprint, digest_source
 from dbanon.run.history import caution_about_history, measure_joint_histories, warn_of_history
 from dbanon.run.linkage import RetainedColumns, WrittenReleaseCounts, find_linking_columns
@@ -70,6 +64,9 @@ from dbanon.run.plan import Plan, plan
 from dbanon.run.weights import build_weight_record, require_class_weights
 from dbanon.stores.ports import PreparedRelease, Source, Target, W
 from dbanon.version import version
+
+if TYPE_CHECKING:
+    from dbanon.release.risk_figures import RiskFigures
 
 # The phases of every run. Options of a job add others, such as ``evaluate`` and ``attacks``.
 PHASES = ("read", "cluster", "write", "verify", "digest")
@@ -82,7 +79,7 @@ PhaseProgress = Callable[[str, float], None]
 ExportFiles = Callable[..., "list[JsonObject]"]
 # Measures the disclosure risk before and after. Called with the prepared release, the staged
 # release, and a function that takes the share of the work that is done.
-MeasureRisk = Callable[..., RiskFigures]
+MeasureRisk = Callable[..., "RiskFigures"]
 
 
 def run(
@@ -262,9 +259,13 @@ class ReleaseRun(ABC, Generic[W]):
         public_figures: JsonObject = {}
         if planned.policy.evaluate:
             with self.clock.phase("evaluate") as tick:
+                from dbanon.run.evaluate import evaluate
+
                 outcome, exact_figures["evaluation"] = evaluate(microdata, release, tick)
         if planned.policy.attacks and outcome.figures is not None:
             with self.clock.phase("attacks") as tick:
+                from dbanon.run.evaluate import attack
+
                 attack_figures = attack(microdata, planned, release, tick)
                 outcome = replace(outcome, figures={**outcome.figures, "attacks": attack_figures})
         if self.clustering.owner_counts:
@@ -274,6 +275,8 @@ class ReleaseRun(ABC, Generic[W]):
             exact_figures["levels"] = dict(levels.owner_figures)
         if planned.policy.certificate is not None:
             with self.clock.phase("certificate") as tick:
+                from dbanon.run.evaluate import certify, publish_certificate
+
                 certificate = certify(microdata, planned, release, tick)
                 exact_figures["certificate"] = certificate
                 public_figures["certificate"] = publish_certificate(certificate)
@@ -409,6 +412,8 @@ def read_and_cluster(
         microdata = code_columns(microdata, planned.policy, planned.zip_areas)
         microdata = merge_nulls(microdata, planned.policy)
         if planned.job.persons == SPLIT_PERSONS:
+            from dbanon.partitioning.person_rows import with_layers
+
             # Spread the rows of each person over layers. Each layer has its own classes, and a
             # person counts once in each layer.
             microdata = with_layers(microdata, int(planned.policy.k))
@@ -428,6 +433,8 @@ def read_and_cluster(
             planned, policy, source, microdata, clustering
         )
         if find_method(policy.method).suppresses_cells:
+            from dbanon.release.cells import suppress_differing_cells
+
             # The recount, the evaluation and the report need to know which cells are NULL now.
             suppressed = suppress_differing_cells(
                 microdata, clustering, policy.hierarchies, keep_originals=policy.evaluate
@@ -471,6 +478,10 @@ def _merge_indistinguishable_classes(
         # falls each time.
         if clustering is previous_clustering:
             break
+    if not policy.also_k:
+        return clustering
+    from dbanon.partitioning.sets import coarsen_for_column_sets
+
     return coarsen_for_column_sets(microdata, clustering, policy, planned.job.memory_limit)
 
 
@@ -493,6 +504,8 @@ def recode_release(
         build_trees=planned.build_trees,
     )
     for name in planned.job.averaged_weights:
+        from dbanon.release.weights import average_weights, round_weights
+
         weight = average_weights(microdata, release, name)
         if planned.job.weight_as == ROUNDED:
             weight = round_weights(microdata, release, weight)
@@ -554,6 +567,8 @@ def build_report(
     public_losses, exact_losses = build_losses(release, levels, lost_columns)
     weighting = None
     if draft.microdata.weights is not None:
+        from dbanon.release.weights import describe_weighting
+
         weighting = describe_weighting(draft.microdata, release)
     return Report(
         planned.build_request(

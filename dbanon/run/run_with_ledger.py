@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
 
 from dbanon.data.memory import database_share
 from dbanon.data.pieces import Disk
@@ -27,10 +28,12 @@ from dbanon.run.run import PhaseProgress, run
 from dbanon.run.time_limit import limit_time
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.session import Session
-from dbanon.sessions.store import Store
 from dbanon.sessions.thread_connections import thread_connections
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget, build_run_record
+
+if TYPE_CHECKING:
+    from dbanon.sessions.store import Store
 
 
 @contextmanager

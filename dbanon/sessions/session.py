@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,6 @@ from dbanon.sessions.base import (
     random_order,
 )
 from dbanon.sessions.catalog import Catalog
-from dbanon.sessions.chain_arrays import ChainArrays
 from dbanon.sessions.chain_dialect import ChainDialect
 from dbanon.sessions.connection import Connection
 from dbanon.sessions.dialect import Dialect
@@ -46,6 +45,9 @@ from dbanon.sessions.person_records import PersonRecords
 from dbanon.sessions.person_tags import PersonTags
 from dbanon.sessions.publication import Publication
 from dbanon.sessions.rule_catalog import RuleCatalog
+
+if TYPE_CHECKING:
+    from dbanon.sessions.chain_arrays import ChainArrays
 
 Progress = Callable[[float], None]
 

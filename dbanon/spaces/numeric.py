@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,10 @@ from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidParameter, MemoryLimit
 from dbanon.hierarchy.leaves import Hierarchies, encode_leaves, resolve_hierarchies
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.spaces.codes import AttributeMetric, CodeSpace, Metric
 from dbanon.spaces.mixed import Axis, take_codes
+
+if TYPE_CHECKING:
+    from dbanon.spaces.codes import CodeSpace
 
 KernelT = TypeVar("KernelT")
 
@@ -239,6 +241,8 @@ def _make_code_space_builder(
     weights: Mapping[str, float],
 ) -> Callable[[NDArray[np.int64]], CodeSpace]:
     """Return a function that builds the space of given records; some attributes are not numeric."""
+    from dbanon.spaces.codes import AttributeMetric, CodeSpace, Metric
+
     if standardize == MAHALANOBIS:
         raise InvalidParameter(
             "Mahalanobis distances need numbers, not text or hierarchies.",

@@ -33,14 +33,13 @@ from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job, SourceRequest
 from dbanon.job.pseudonym import PseudonymKey
-from dbanon.ledger.rules import require_unchanged_rules
 from dbanon.partitioning.record_memory import RecordMemory
 from dbanon.release.attribute_disclosure import ValueGroups, require_all_counted
 from dbanon.sessions import statements
 from dbanon.sessions.base import FilteredRelation, Relation
 from dbanon.sessions.names import RelationName, parse_relation, quote, quote_list
 from dbanon.sessions.session import Session
-from dbanon.stores import digest, hierarchies, sql_dates
+from dbanon.stores import digest
 from dbanon.stores.ports import PreparedRelease, Progress, SourceCounts
 from dbanon.stores.source_counts import (
     count_classes_below_k,
@@ -51,7 +50,6 @@ from dbanon.stores.source_counts import (
     profile_columns,
 )
 from dbanon.stores.sql_forms import detect_forms
-from dbanon.stores.zip_populations import count_zip_populations
 
 
 @dataclass(frozen=True)
@@ -89,6 +87,8 @@ class SqlSource:
         RuleWithoutColumn, TableChanged, ColumnNotFound : the relation has no column of a name.
         """
         if job.declared is not None:
+            from dbanon.ledger.rules import require_unchanged_rules
+
             require_unchanged_rules(self.session, relation.name, job.declared)
         # None if columns without a role are allowed.
         if job.roles is not None:
@@ -211,10 +211,14 @@ class SqlSource:
 
     def load_hierarchy(self, column: str, spec: HierarchySpec, pulse: Pulse) -> Hierarchy:
         """Load a hierarchy from this database, with the caller's rights."""
+        from dbanon.stores import hierarchies
+
         return hierarchies.resolve(self.session, spec, pulse)
 
     def count_zip_populations(self, table: str) -> dict[str, float]:
         """Sum the people by the first three digits of their ZIP codes, in SQL."""
+        from dbanon.stores.zip_populations import count_zip_populations
+
         return count_zip_populations(self.session, table)
 
     def require_leaves(self, attribute: Attribute) -> None:
@@ -386,12 +390,16 @@ class SqlSource:
 
     def measure_dates(self, relation: Relation, attribute: Attribute) -> DateRange:
         """Measure the range of the dates in a column."""
+        from dbanon.stores import sql_dates
+
         return sql_dates.measure_dates(self.session, relation, attribute)
 
     def read_person_tags(
         self, relation: Relation, roles: ColumnRoles, person: Attribute, key: PseudonymKey
     ) -> Iterator[tuple[int, bytes]]:
         """Yield the code of each person, and the keyed hash of the person's identifier."""
+        from dbanon.stores import sql_dates
+
         return sql_dates.read_person_tags(self.session, relation, roles, person, key)
 
     def has_padding(self, attribute: Attribute) -> bool:

@@ -17,7 +17,7 @@ from dbanon.job.coding import coded_copy_attribute
 from dbanon.job.job import Job, SourceRequest
 from dbanon.job.private import PrivateJob
 from dbanon.job.pseudonym import pseudonym_attribute
-from dbanon.ledger import entries, job_history, person_record
+from dbanon.ledger import entries
 from dbanon.ledger.releases import plan_output
 from dbanon.ledger.source_history import EarlierRelease, SourceHistory, earlier_releases
 from dbanon.recoding import ReleasedColumn
@@ -35,11 +35,6 @@ from dbanon.sessions.base import Output, Relation, passthrough_error
 from dbanon.sessions.names import RelationName, parse_relation, quote, require_length
 from dbanon.sessions.session import Session
 from dbanon.stores import digest
-from dbanon.stores.copied_rows import (
-    find_copied_columns,
-    list_person_staging_columns,
-    read_copied_rows,
-)
 from dbanon.stores.ports import (
     LastCounts,
     PreparedRelease,
@@ -55,7 +50,6 @@ from dbanon.stores.sql_counts import (
     count_sets,
     count_values,
 )
-from dbanon.stores.sql_date_counts import count_wrong_dates
 from dbanon.stores.sql_persons import (
     StagedSqlRelease,
     count_persons,
@@ -115,6 +109,8 @@ class SqlTarget:
         """The source's column types at the job's last release; empty if there is none."""
         if job.name is None:
             return {}
+        from dbanon.ledger import job_history
+
         last_release = job_history.last_release(self.session, job.name)
         return (
             {}
@@ -128,6 +124,8 @@ class SqlTarget:
         """The counts of the job's last release of this source and output; None if there is none."""
         if job.name is None:
             return None
+        from dbanon.ledger import job_history
+
         last_counts = job_history.last_release_counts(self.session, job.name, str(source), output)
         if last_counts is None:
             return None
@@ -168,6 +166,12 @@ class SqlTarget:
         partition = draft.release.partition
         columns = [self.with_sql_type(column, is_copied) for column in draft.release.class_values]
         if is_copied:
+            from dbanon.stores.copied_rows import (
+                find_copied_columns,
+                list_person_staging_columns,
+                read_copied_rows,
+            )
+
             attributes = find_copied_columns(draft)
             rows = read_copied_rows(
                 session, draft, source, attributes, lambda share: progress(_STAGING_SHARE * share)
@@ -237,6 +241,8 @@ class SqlTarget:
             return None
         earlier = earlier_releases(self.session, str(draft.relation.name), draft.source_state)
         releases_of_entity = SourceHistory(earlier).releases_of_entity(str(job.entity))
+        from dbanon.ledger import person_record
+
         # Reuse the salt of an earlier release that normalized identifiers in the same way, so that
         # the hashes of both can be compared.
         return person_record.choose_salt(
@@ -398,6 +404,8 @@ class SqlTarget:
 
     def count_wrong_dates(self, staged_release: StagedSqlRelease, source: Source) -> int:
         """Count the combinations of written dates that occur more or less often than expected."""
+        from dbanon.stores.sql_date_counts import count_wrong_dates
+
         return count_wrong_dates(self.session, staged_release, source)
 
     def count_values(self, staged_release: StagedSqlRelease, name: str) -> dict[str | None, int]:
@@ -474,6 +482,8 @@ class SqlTarget:
             )
         # The release that is not in the ledger yet: its ID, its table and its source.
         in_progress = (draft.output.release_id, staged_release.relation, draft.relation.name)
+        from dbanon.ledger import person_record
+
         ids = [
             release.release_id
             for release in comparable_releases[-person_record.MAX_COUNTED_RELEASES :]
@@ -553,6 +563,8 @@ class SqlTarget:
             internal=internal,
         )
         if staged_release.salt is not None:
+            from dbanon.ledger import person_record
+
             person_record.record_persons(self.session, report.release_id)
         return recorded_at
 

@@ -191,7 +191,7 @@ def test_a_class_that_breaks_a_model_is_found_by_the_recount(
     chained = Chained.create(database, tmp_path)
     if forged == "classes":
         monkeypatch.setattr(
-            "dbanon.partitioning.partition_for.protect",
+            "dbanon.partitioning.protect.protect",
             lambda microdata, partition, *args: partition,
         )
         months.now = {person: (*v[:3], "flu", 0) for person, v in months.now.items()}

@@ -22,13 +22,13 @@ import pytest
 
 import dbanon
 import dbanon.extensions.chains.newcomers as newcomers
-import dbanon.partitioning.partition_for as partition_for
 from dbanon.errors import (
     LinkingColumnRefused,
     ModelInfeasible,
     TellingColumnRefused,
     TooFewRecords,
 )
+from dbanon.partitioning import protect as protection
 from tests.reference.chain_rules import Person, Row, Rules, by_order
 from tests.reference.chain_worlds import (
     MODELS,
@@ -174,7 +174,7 @@ def _agree(run: ChainRun, chain: Chain, members: dict[Person, tuple[int, int | N
 def watch_classes(monkeypatch: pytest.MonkeyPatch) -> list[list[set[Person]]]:
     """The classes that a release has before models look at them: a list, one of each release."""
     seen: list[list[set[Person]]] = []
-    as_it_is = partition_for.protect
+    as_it_is = protection.protect
 
     def protect(microdata: Any, partition: Any, *args: Any) -> Any:
         together: dict[int, set[Person]] = {}
@@ -186,7 +186,7 @@ def watch_classes(monkeypatch: pytest.MonkeyPatch) -> list[list[set[Person]]]:
         seen.append(list(together.values()))
         return as_it_is(microdata, partition, *args)
 
-    monkeypatch.setattr(partition_for, "protect", protect)
+    monkeypatch.setattr(protection, "protect", protect)
     return seen
 
 

@@ -287,7 +287,7 @@ def test_what_breaks_a_model_is_not_published(
     def leave_as_it_is(microdata: Any, partition: Any, *more: Any) -> Any:
         return partition
 
-    monkeypatch.setattr("dbanon.partitioning.partition_for.protect", leave_as_it_is)
+    monkeypatch.setattr("dbanon.partitioning.protect.protect", leave_as_it_is)
     refuse(
         database,
         RecountFailed,

@@ -171,7 +171,9 @@ def test_rounded_weights_of_strata(database: Database) -> None:
 
 def test_the_recount_refuses_fractions(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     load(database)
-    monkeypatch.setattr("dbanon.run.run.round_weights", lambda microdata, release, weight: weight)
+    monkeypatch.setattr(
+        "dbanon.release.weights.round_weights", lambda microdata, release, weight: weight
+    )
     options: dict[str, Any] = {"quasi_identifiers": QI, "design_weight": "w"}
     refuse(database, RecountFailed, "not all are whole", weight_as="rounded", **options)
 

@@ -94,10 +94,18 @@ class DuckdbCatalog(FileCatalog):
         )
         return [names for (names,) in rows]
 
+    def _has_primary_key(self, source: Relation) -> bool:
+        # Listing constraints takes ten times as long in a new connection, so look here first.
+        return self._connection.rows(
+            "SELECT has_primary_key FROM duckdb_tables() WHERE database_name = current_database()"
+            " AND schema_name = ? AND table_name = ?",
+            (source.name.schema, source.name.name),
+        ) == [(True,)]
+
     def with_row_locator(self, source: Relation, key: Sequence[str]) -> Relation:
         is_user_key = bool(key)
         has_rowid = source.kind == "table"
-        if not is_user_key and has_rowid:
+        if not is_user_key and has_rowid and self._has_primary_key(source):
             key = next(iter(self._constraint_columns(source, "= 'PRIMARY KEY'")), ())
         attributes = choose_key(source, key)
         if attributes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import duckdb
-import pyarrow as pa
 
 from dbanon.data.types import SqlRow
 from dbanon.sessions.base import OnSql
@@ -14,6 +14,9 @@ from dbanon.sessions.names import RelationName
 from dbanon.stores.duckdb import dialect
 from dbanon.stores.duckdb.dialect import DuckdbDialect
 from dbanon.stores.duckdb.errors import translate_errors
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class DuckdbConnection(Connection):
@@ -45,6 +48,12 @@ class DuckdbConnection(Connection):
         self.report(sql)
         with translate_errors():
             return self.driver.execute(sql, list(parameters)).fetchall()
+
+    def arrays(self, sql: str) -> list[Any]:
+        """Return the result of a query as one NumPy array per column, masked where NULL."""
+        self.report(sql)
+        with translate_errors():
+            return list(self.driver.sql(sql).fetchnumpy().values())
 
     def batches(self, sql: str, chunk_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the result of a query in batches of up to ``chunk_rows`` rows."""

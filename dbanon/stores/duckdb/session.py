@@ -1,5 +1,8 @@
 """Sessions on DuckDB, through its Python client; Arrow transfers rows in bulk.
 
+Importing Arrow takes as long as transferring ten thousand rows. Fewer rows are therefore
+transferred as NumPy arrays, and their values are the same.
+
 Public methods without a docstring override documented ones of ``sessions.session.Session``.
 """
 
@@ -8,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from dbanon.data.chunks import Chunk
+from dbanon.data.chunks import Chunk, chunk_from_columns
 from dbanon.data.memory import MIN_DATABASE_BYTES, duckdb_limit_statements
-from dbanon.data.schema import Attribute, Schema
+from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.data.types import SqlRow
 from dbanon.errors import UnsupportedType
 from dbanon.recoding import ReleasedColumn
@@ -34,19 +37,19 @@ from dbanon.stores.duckdb import dialect
 from dbanon.stores.duckdb.catalog import DuckdbCatalog
 from dbanon.stores.duckdb.chain_dialect import DuckdbChainDialect
 from dbanon.stores.duckdb.connection import DuckdbConnection
-from dbanon.stores.duckdb.dialect import (
-    to_arrow,
-    to_numpy,
-    to_table,
-)
 from dbanon.stores.duckdb.digests import DuckdbDigests
 from dbanon.stores.duckdb.ledger import DuckdbLedger
 from dbanon.stores.duckdb.publication import DuckdbPublication
 from dbanon.stores.duckdb.tags import DuckdbPersonTags
 from dbanon.stores.file_session import FileSession
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 # The name under which Arrow tables are registered for INSERT.
 _INCOMING_VIEW = "dbanon_incoming"
+# Up to this many rows, numbers are transferred as NumPy arrays.
+_MAX_NUMPY_ROWS = 10_000
 
 
 class DuckdbSession(FileSession):
@@ -93,12 +96,23 @@ class DuckdbSession(FileSession):
         query = (
             f"SELECT {', '.join(expressions)} FROM {source.from_clause}{joins}{source.where_clause}"
         )
+        if 0 < source.estimated_rows <= min(chunk_rows, _MAX_NUMPY_ROWS):
+            arrays = self.connection.arrays(query)
+            if len(arrays[0]):
+                yield _to_chunk(arrays, attributes)
+            return
+        from dbanon.stores.duckdb import arrow
+
         for batch in self.connection.batches(query, chunk_rows):
-            yield dialect.to_chunk(batch, attributes)
+            yield arrow.to_chunk(batch, attributes)
 
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[SqlRow]]]:
+        import pyarrow as pa
+
+        from dbanon.stores.duckdb.arrow import to_numpy
+
         keys = [f"{key} AS key{i}" for i, key in enumerate(source.required_locator.expressions)]
         for batch in self.read_batches(source, columns, chunk_rows, keys):
             # The first column is the row key, which is always one column here.
@@ -150,8 +164,10 @@ class DuckdbSession(FileSession):
                 )
 
     def read_numbers(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
+        from dbanon.stores.duckdb.arrow import NAN, to_numpy
+
         for batch in self.connection.batches(query, chunk_rows):
-            yield np.column_stack([to_numpy(c.fill_null(dialect.NAN)) for c in batch.columns])
+            yield np.column_stack([to_numpy(c.fill_null(NAN)) for c in batch.columns])
 
     def free_cache(self) -> None:
         if self.spill_bytes is None:
@@ -175,17 +191,36 @@ class DuckdbSession(FileSession):
         for name in sorted({*self.staging_tables}.intersection(existing_tables)):
             self.run(f"DROP TABLE {self.temporary_schema}.{quote(name)}")
 
-    def _stage(self, table: str, columns: Sequence[tuple[str, str]], data: pa.Table) -> None:
-        """Create a staging table with these rows."""
+    def _stage(
+        self,
+        table: str,
+        columns: Sequence[tuple[str, str]],
+        arrays: Sequence[NDArray[np.int32 | np.int64 | np.float64]],
+    ) -> None:
+        """Create a staging table with rows of numbers, one array (n,) per column."""
         self.run(statements.create_staging(table, columns))
-        self._append(table, data)
+        # DuckDB takes NaN in a NumPy array for NULL.
+        if len(arrays[0]) <= _MAX_NUMPY_ROWS and not any(np.isnan(a).any() for a in arrays):
+            self._insert(table, {str(i): np.ascontiguousarray(a) for i, a in enumerate(arrays)})
+        else:
+            from dbanon.stores.duckdb.arrow import to_arrow
 
-    def _append(self, table: str, data: pa.Table) -> None:
+            self._append(table, [to_arrow(array) for array in arrays])
+
+    def _append(self, table: str, arrays: list[pa.Array]) -> None:
         """Append rows to a table."""
+        import pyarrow as pa
+
+        from dbanon.stores.duckdb.arrow import to_table
+
+        data = to_table(arrays)
         # DuckDB keeps a registered table until the transaction ends, but of a reader only what was
         # not read yet.
-        batches = pa.RecordBatchReader.from_batches(data.schema, iter(data.to_batches()))
-        self.connection.driver.register(_INCOMING_VIEW, batches)
+        self._insert(table, pa.RecordBatchReader.from_batches(data.schema, iter(data.to_batches())))
+
+    def _insert(self, table: str, incoming: object) -> None:
+        """Append rows to a table, from an Arrow reader or a dictionary of NumPy arrays."""
+        self.connection.driver.register(_INCOMING_VIEW, incoming)
         try:
             self.run(f"INSERT INTO {quote(table)} SELECT * FROM {_INCOMING_VIEW}")
         finally:
@@ -203,19 +238,27 @@ class DuckdbSession(FileSession):
         # The row key is one column: the row ID, an integer column, or the number that a key map, a
         # staging table, gives to each combination of values of the key columns.
         column_types = [("key0", key_types[0]), ("class", "INTEGER"), ("position", "INTEGER")]
-        arrays = [to_arrow(a) for a in (keys[:, 0], classes, positions)]
-        self._stage(statements.LABELS, column_types, to_table(arrays))
+        self._stage(statements.LABELS, column_types, [keys[:, 0], classes, positions])
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
         column_types = [("class", "INTEGER")]
-        arrays = [to_arrow(np.arange(n_classes, dtype=np.int32))]
-        for position, column in enumerate(columns):
-            sql_type, array = dialect.staged_values(column)
-            column_types.append((statements.value_column(position), sql_type))
-            arrays.append(array)
-        self._stage(statements.CLASSES, column_types, to_table(arrays))
+        column_types += [
+            (statements.value_column(i), dialect.staged_type(c)) for i, c in enumerate(columns)
+        ]
+        classes = np.arange(n_classes, dtype=np.int32)
+        if all(_is_number(column) for column in columns):
+            self._stage(statements.CLASSES, column_types, [classes, *(c.values for c in columns)])
+            return
+        from dbanon.stores.duckdb.arrow import staged_values, to_arrow
+
+        self.run(statements.create_staging(statements.CLASSES, column_types))
+        self._append(statements.CLASSES, [to_arrow(classes), *map(staged_values, columns)])
 
     def load_rows(self, attributes: Sequence[Attribute], batches: Iterable[ReleasedBatch]) -> None:
+        import pyarrow as pa
+
+        from dbanon.stores.duckdb.arrow import to_arrow, to_arrow_values
+
         column_types = [("class", "INTEGER"), ("position", "INTEGER")]
         column_types += [
             (statements.retained_column_name(i), self.dialect.type_of(a))
@@ -227,10 +270,10 @@ class DuckdbSession(FileSession):
             arrays = [to_arrow(classes), to_arrow(positions)]
             for attribute, values in zip(attributes, value_lists, strict=True):
                 try:
-                    arrays.append(dialect.to_arrow_values(attribute, list(values)))
+                    arrays.append(to_arrow_values(attribute, list(values)))
                 except (pa.ArrowException, OverflowError):
                     raise uncopyable_value_error(attribute.name) from None
-            self._append(statements.ROWS, to_table(arrays))
+            self._append(statements.ROWS, arrays)
 
     def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
         # Keep rows of files in memory: if the run were killed, spilled rows would remain on disk.
@@ -254,11 +297,45 @@ class DuckdbSession(FileSession):
     def fill_file_rows(
         self, attributes: Sequence[Attribute], batches: Iterable[Sequence[SqlRow]]
     ) -> None:
+        import pyarrow as pa
+
+        from dbanon.stores.duckdb.arrow import to_arrow_values
+
         for rows in batches:
             arrays = []
             for attribute, values in zip(attributes, zip(*rows, strict=True), strict=True):
                 try:
-                    arrays.append(dialect.to_arrow_values(attribute, list(values)))
+                    arrays.append(to_arrow_values(attribute, list(values)))
                 except (pa.ArrowException, OverflowError):
                     raise uncopyable_value_error(attribute.name) from None
-            self._append(statements.FILE_ROWS, to_table(arrays))
+            self._append(statements.FILE_ROWS, arrays)
+
+
+def _is_number(column: ReleasedColumn) -> bool:
+    """Return whether NumPy holds the staged values of a column: numbers without NULL."""
+    values = column.values
+    return (
+        column.missing is None
+        and values.dtype != object
+        and column.attribute.kind is not Kind.DECIMAL
+    )
+
+
+def _to_chunk(arrays: Sequence[Any], attributes: Sequence[Attribute]) -> Chunk:
+    """Convert columns to a chunk; the first ones are the row key, the others the attributes.
+
+    Those with NULL are masked arrays.
+    """
+    n_key_columns = len(arrays) - len(attributes)
+    keys = np.column_stack([a.astype(np.int64, copy=False) for a in arrays[:n_key_columns]])
+    numbers = np.empty((len(keys), len(attributes)))
+    valid = None
+    for position, array in enumerate(arrays[n_key_columns:]):
+        missing = getattr(array, "mask", None)
+        if missing is not None:
+            if valid is None:
+                valid = np.ones(numbers.shape, bool)
+            valid[:, position] = ~missing
+            array = array.filled(0)
+        numbers[:, position] = array
+    return chunk_from_columns(keys, numbers, valid, attributes)

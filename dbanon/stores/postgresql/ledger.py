@@ -8,8 +8,6 @@ from typing import ClassVar
 
 from dbanon.data.words import json_text
 from dbanon.ledger import postgresql as postgresql_ledger
-from dbanon.ledger.postgresql_releases import RECORD_OIDS
-from dbanon.ledger.postgresql_rules import build_rule_oids_update
 from dbanon.ledger.tables import LEDGER_SCHEMA, ledger_is_current
 from dbanon.sessions.base import ExistingRelation
 from dbanon.sessions.ledger import Ledger
@@ -40,6 +38,9 @@ class PostgresqlLedger(Ledger):
         return ledger_is_current(self._connection, self)
 
     def update_oids(self) -> None:
+        from dbanon.ledger.postgresql_releases import RECORD_OIDS
+        from dbanon.ledger.postgresql_rules import build_rule_oids_update
+
         # Complete entries of earlier versions, and give rules the oids of the tables that they
         # apply to.
         self._connection.run(RECORD_OIDS)

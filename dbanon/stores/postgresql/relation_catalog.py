@@ -31,7 +31,7 @@ from dbanon.sessions.base import (
 )
 from dbanon.sessions.catalog import Catalog
 from dbanon.sessions.names import RelationName, require_length
-from dbanon.stores.postgresql import catalog, digest, foreign, pieces, rights
+from dbanon.stores.postgresql import catalog, digest, foreign, rights
 from dbanon.stores.postgresql.connection import PostgresqlConnection
 from dbanon.stores.postgresql.dialect import NAME_LIMIT
 from dbanon.stores.postgresql.display import expressions_as_displayed
@@ -224,6 +224,8 @@ class PostgresqlCatalog(Catalog):
         return state
 
     def find_orphaned_tables(self) -> list[RelationName]:
+        from dbanon.stores.postgresql import pieces
+
         return pieces.find_abandoned(self._connection)
 
     def find_current_user(self) -> str | None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import field
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -39,13 +39,15 @@ def classes(dataclass: Decorator) -> dict[str, Any]:
     class Tall(Point):
         """One more, and a field that is there already."""
 
+        n_made: ClassVar[int] = 0
         y: int = 3
-        z: int = 4
+        z: int | None = 4
 
     @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
     class Plain:
         """Excludes fields that are neither compared nor shown."""
 
+        _: dataclasses.KW_ONLY
         a: int
         b: int = 1
 
@@ -128,6 +130,10 @@ def both(call: Callable[[dict[str, Any]], Any]) -> Any:
         lambda c: c["Tall"].__match_args__,
         lambda c: str(inspect.signature(c["Plain"])).removesuffix(" -> None"),
         lambda c: list(inspect.signature(c["Tall"]).parameters),
+        lambda c: [(field.name, field.type) for field in dataclasses.fields(c["Tall"])],
+        lambda c: [(field.name, field.type) for field in dataclasses.fields(c["Plain"])],
+        lambda c: c["Tall"].__annotations__,
+        lambda c: c["Loose"].__annotations__,
         lambda c: c["Point"].__init__.__qualname__,
         lambda c: vars(c["Loose"](1, 2)),
         lambda c: vars(c["CustomInit"](1)),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbanon.stores.duckdb.dialect import to_arrow, to_numpy, to_table, validity_mask
+from dbanon.stores.duckdb.arrow import to_arrow, to_numpy, to_table, validity_mask
 
 
 @given(
