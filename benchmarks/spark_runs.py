@@ -99,8 +99,14 @@ def sample_tree(pid: int) -> dict[tuple[int, str], tuple[float, float, int]]:
         pages = [0, 0, 0]
         with suppress(OSError):
             pages = list(map(int, Path(f"/proc/{number}/statm").read_text().split()))
-        own, reaped = (sum(map(int, fields[i : i + 2])) / _TICKS for i in (11, 13))
-        samples[number, fields[19]] = own, reaped, (pages[1] - pages[2]) * _PAGE_BYTES
+        process_seconds, reaped_seconds = (
+            sum(map(int, fields[i : i + 2])) / _TICKS for i in (11, 13)
+        )
+        samples[number, fields[19]] = (
+            process_seconds,
+            reaped_seconds,
+            (pages[1] - pages[2]) * _PAGE_BYTES,
+        )
     return samples
 
 
@@ -129,7 +135,7 @@ class ProcessWatch(threading.Thread):
         """Sample, and return the CPU seconds of the process itself, and of all its descendants."""
         samples = sample_tree(self.pid)
         with self._lock:
-            self._seconds |= {process: own for process, (own, _, _) in samples.items()}
+            self._seconds |= {process: sample[0] for process, sample in samples.items()}
             tree_bytes = sum(sample[2] for sample in samples.values())
             self._peak_bytes = max(self._peak_bytes, tree_bytes)
             own_seconds = sum(x for (pid, _), x in self._seconds.items() if pid == self.pid)
@@ -175,7 +181,7 @@ def _report_releases(
     def server_seconds() -> float:
         if server is None:
             return 0.0
-        return sum(own + reaped for own, reaped, _ in sample_tree(server).values())
+        return sum(sample[0] + sample[1] for sample in sample_tree(server).values())
 
     for name in RELEASES if rows <= ONCE else RELEASES[:1]:
         java_before, workers_before = java.seconds()
