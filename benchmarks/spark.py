@@ -4,7 +4,7 @@ One process (``local[2]``), five columns from a mixture of 20 Gaussians, k = 5, 
 Each session makes its release three times, as Java loads and compiles classes at first. On an idle
 machine of two cores it takes some fifteen minutes; ``--big`` takes 10 and 100 million rows, too,
 once, in half an hour. ``python -m benchmarks.spark_runs files 200000000`` takes 200 million, which
-need 55 GB of disk in the folder that TMPDIR names.
+need 42 GB of disk in the folder that TMPDIR names.
 """
 
 from __future__ import annotations
