@@ -11,9 +11,10 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from dbanon.spark import anonymize_table, open_session
 from tests.postgres_server import conninfo, throwaway_server
 from tests.spark.cluster import Cluster
 
-_TICKS = os.sysconf("SC_CLK_TCK")
+_TICKS, _PAGE_BYTES = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
 COLUMNS = [f"x{i}" for i in range(5)]
 OPTIONS: dict[str, Any] = {"quasi_identifiers": COLUMNS, "k": 5, "key": ["id"], "keep": ["kept"]}
 RELEASES = ("first", "second", "third")
@@ -75,26 +76,76 @@ def load(url: str, rows: int) -> None:
         connection.execute("VACUUM ANALYZE people")
 
 
-def seconds(pid: int) -> tuple[float, float]:
-    """CPU seconds of a process itself, and of all its descendants."""
-    parents: dict[int, list[int]] = {}
-    cpu_by_process: dict[int, tuple[float, float]] = {}
+def sample_tree(pid: int) -> dict[tuple[int, str], tuple[float, float, int]]:
+    """Return CPU seconds and memory of a process and its descendants, by number and start time.
+
+    The values are a process's own CPU seconds, those of children that it waited for, and bytes of
+    anonymous memory.
+    """
+    stats, children = {}, dict[int, list[int]]()
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
-        try:
+        # The process may have ended.
+        with suppress(OSError):
             fields = Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        parents.setdefault(int(fields[1]), []).append(int(entry))
-        cpu = sum(map(int, fields[11:13])) / _TICKS, sum(map(int, fields[13:15])) / _TICKS
-        cpu_by_process[int(entry)] = cpu
-    descendants, pending = cpu_by_process[pid][1], list(parents.get(pid, []))
+            stats[int(entry)] = fields
+            children.setdefault(int(fields[1]), []).append(int(entry))
+    samples, pending = {}, [pid]
     while pending:
-        child = pending.pop()
-        descendants += sum(cpu_by_process[child])
-        pending += parents.get(child, [])
-    return cpu_by_process[pid][0], descendants
+        number = pending.pop()
+        fields = stats[number]
+        pending += children.get(number, [])
+        pages = [0, 0, 0]
+        with suppress(OSError):
+            pages = list(map(int, Path(f"/proc/{number}/statm").read_text().split()))
+        process_seconds, reaped_seconds = (
+            sum(map(int, fields[i : i + 2])) / _TICKS for i in (11, 13)
+        )
+        samples[number, fields[19]] = (
+            process_seconds,
+            reaped_seconds,
+            (pages[1] - pages[2]) * _PAGE_BYTES,
+        )
+    return samples
+
+
+class ProcessWatch(threading.Thread):
+    """Samples a process and its descendants each second until the program ends.
+
+    pyspark's daemon does not wait for its workers, so what an ended worker took is added to no
+    other process. Its last sample counts: before Spark ends a worker, it is idle for a minute.
+    """
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
+        self.pid = pid
+        self._lock = threading.Lock()
+        self._seconds: dict[tuple[int, str], float] = {}
+        self._peak_bytes = 0
+
+    def run(self) -> None:
+        """Sample each second."""
+        while True:
+            with suppress(KeyError):
+                self.seconds()
+            time.sleep(1.0)
+
+    def seconds(self) -> tuple[float, float]:
+        """Sample, and return the CPU seconds of the process itself, and of all its descendants."""
+        samples = sample_tree(self.pid)
+        with self._lock:
+            self._seconds |= {process: sample[0] for process, sample in samples.items()}
+            tree_bytes = sum(sample[2] for sample in samples.values())
+            self._peak_bytes = max(self._peak_bytes, tree_bytes)
+            own_seconds = sum(x for (pid, _), x in self._seconds.items() if pid == self.pid)
+            return own_seconds, sum(self._seconds.values()) - own_seconds
+
+    def take_peak_memory(self) -> float:
+        """Return the most anonymous memory in a sample since the last call, in MiB."""
+        with self._lock:
+            peak_bytes, self._peak_bytes = self._peak_bytes, 0
+        return peak_bytes / 2**20
 
 
 def _server_of(url: str) -> int:
@@ -110,7 +161,6 @@ def _session(folder: Path) -> Iterator[Any]:
     conf = {
         "spark.ui.enabled": "false",
         "spark.driver.memory": "3g",
-        "spark.sql.shuffle.partitions": "8",
         "spark.local.dir": str(folder / "local"),
     }
     session = open_session("local[2]", conf)
@@ -125,21 +175,50 @@ def _report_releases(
     session: Any, rows: int, release: Callable[[str], Any], server: int | None
 ) -> None:
     """Make releases, and print the cost of each."""
-    java = session.sparkContext._gateway.proc.pid
+    java = ProcessWatch(session.sparkContext._gateway.proc.pid)
+    java.start()
+
+    def server_seconds() -> float:
+        if server is None:
+            return 0.0
+        return sum(sample[0] + sample[1] for sample in sample_tree(server).values())
+
     for name in RELEASES if rows <= ONCE else RELEASES[:1]:
-        java_before, workers_before = seconds(java)
-        database = sum(seconds(server)) if server else 0.0
+        java_before, workers_before = java.seconds()
+        java.take_peak_memory()
+        shuffled_before = _shuffled_bytes(session)
+        database = server_seconds()
         driver, started = time.process_time(), time.perf_counter()
         report = release(name)
         elapsed = time.perf_counter() - started
-        java_after, workers_after = seconds(java)
+        java_after, workers_after = java.seconds()
         cpu = {
             "jvm": java_after - java_before,
             "python": workers_after - workers_before + time.process_time() - driver,
-            "server": (sum(seconds(server)) if server else 0.0) - database,
+            "server": server_seconds() - database,
         }
-        result = {"release": name, "seconds": elapsed, "loss": report.internal.information_loss}
+        result = {
+            "release": name,
+            "seconds": elapsed,
+            "loss": report.internal.information_loss,
+            "memory": java.take_peak_memory(),
+            "shuffled": _shuffled_bytes(session) - shuffled_before,
+        }
         print(json.dumps(cpu | result), flush=True)
+
+
+def _shuffled_bytes(session: Any) -> int:
+    """Return the bytes that all stages of a session wrote for others, as Spark counts them."""
+    context = session.sparkContext
+    # The listeners that count run beside the jobs.
+    context._jsc.sc().listenerBus().waitUntilEmpty()
+    no_strings = context._gateway.new_array(context._jvm.double, 0)
+    stages_of_session = (
+        context._jsc.sc().statusStore().stageList(None, False, False, no_strings, None)
+    )
+    return sum(
+        stages_of_session.apply(i).shuffleWriteBytes() for i in range(stages_of_session.size())
+    )
 
 
 def files(folder: Path, rows: int, options: dict[str, Any]) -> None:

@@ -31,6 +31,25 @@ def test_files_partitions_and_tasks_change_nothing(spark, tmp_path):
     assert first["id"].tolist() != second["id"].tolist() != sorted(second["id"])
 
 
+def test_classes_and_their_rows_are_in_random_order(spark, tmp_path):
+    rows = in_files(spark, table(4000), tmp_path, 1)
+    orders = []
+    for _ in range(2):
+        # One task has eight blocks.
+        released, _ = on_spark(spark, rows, tasks=1, **NUMBERS | {"block_size": 500})
+        labels = released.groupby(NUMBERS["quasi_identifiers"], dropna=False).ngroup()
+        # The rows of a class follow each other: there are as many changes as further classes.
+        assert (labels.diff().dropna() != 0).sum() == labels.nunique() - 1
+        ids_by_class = released["id"].groupby(labels, sort=False).apply(list)
+        assert any(ids != sorted(ids) for ids in ids_by_class)
+        first_ids = [min(ids) for ids in ids_by_class]
+        assert first_ids != sorted(first_ids)
+        orders.append(first_ids)
+        assert sorted(released["id"]) == list(range(4000))
+    assert sorted(orders[0]) == sorted(orders[1])
+    assert orders[0] != orders[1]
+
+
 def test_a_drawn_column_is_drawn_once(spark, tmp_path):
     rows = in_files(spark, table(6000), tmp_path).withColumn("x", sql.rand())
     released, report = dbanon.spark.anonymize(rows, key=["id"], **NUMBERS)

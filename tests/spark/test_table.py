@@ -149,6 +149,24 @@ def test_from_files_to_files(spark: SparkSession, files: str, tmp_path: Path, pe
         anonymize_table(spark, files, str(target), **ARGUMENTS, key=["id"])
 
 
+def test_released_floats_are_written_without_a_dictionary(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = spark.range(3000).selectExpr(
+        "id", "sqrt(id) AS x", "CAST(id % 50 AS int) AS age", "CAST(id % 7 AS double) AS kept"
+    )
+    rows.write.parquet(f"{tmp_path}/source")
+    columns = {"quasi_identifiers": ["x", "age"], "keep": ["kept"], "key": ["id"]}
+    anonymize_table(spark, f"{tmp_path}/source", f"{tmp_path}/released", k=5, **columns)
+    for file in (tmp_path / "released").glob("*.parquet"):
+        group = pq.read_metadata(file).row_group(0)
+        chunks = [group.column(i) for i in range(group.num_columns)]
+        with_dictionary = {
+            chunk.path_in_schema for chunk in chunks if "DICTIONARY" in str(chunk.encodings)
+        }
+        assert with_dictionary == {"age", "kept"}
+
+
 def test_from_files_and_frames_to_a_database(spark: SparkSession, files: str, people: str) -> None:
     dbanon.anonymize(people, **TABLES, key=["id"])
     expected = execute(people, RELEASED)

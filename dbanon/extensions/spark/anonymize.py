@@ -106,7 +106,8 @@ def anonymize(
 
     The release stays on the executors' disks (``DISK_ONLY``), where it was counted, until the
     session ends or ``spark.catalog.clearCache()`` is called, so write it somewhere before that.
-    Rows are in a new random order within their tasks. Columns that you do not name are left out.
+    Each task has its classes, and the rows of each class, in a new random order. Columns that you
+    do not name are left out.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -50,7 +50,7 @@ from dbanon.partitioning.refine import RefinementStep, max_refined_size, refine_
 from dbanon.release.attribute_disclosure import Originals
 from dbanon.release.publication import PublicSums
 from dbanon.release.recode import Release, find_lost_columns, recode
-from dbanon.sessions.base import random_order
+from dbanon.sessions.base import random_order, shuffled_classes
 
 
 @dataclass(frozen=True)
@@ -225,6 +225,13 @@ class BlockFacts:
     hidden_rows: tuple[int, ...] = ()
 
 
+class ReleasedBlock(NamedTuple):
+    """The released rows of a block, and their classes, both in the order of the rows' keys."""
+
+    rows: pa.Table
+    partition: Partition
+
+
 @dataclass(frozen=True, eq=False)
 class ClusterBlocks:
     """Cluster complete blocks, or refine or merge their classes; in the last stage, release them.
@@ -252,7 +259,7 @@ class ClusterBlocks:
     def __call__(self, rows: pa.Table) -> Iterator[object]:
         blocks = combine_chunks(rows[BLOCK]).to_numpy(zero_copy_only=False)
         order = np.argsort(blocks, kind="stable")
-        tables = []
+        released_blocks = []
         for block_rows in np.split(order, np.flatnonzero(np.diff(blocks[order])) + 1):
             number = int(blocks[block_rows[0]])
             try:
@@ -261,18 +268,16 @@ class ClusterBlocks:
                 yield TaskFailure.of(error, f"Block {number}")
                 return
             yield facts
-            if isinstance(result, pa.Table):
-                tables.append(result)
+            if isinstance(result, ReleasedBlock):
+                released_blocks.append(result)
             else:
                 yield from result
-        if tables:
-            # Shuffle, because the order of the rows would reveal their order in the source.
-            table = pa.concat_tables(tables)
-            yield table.take(pa.array(random_order(table.num_rows)))
+        if released_blocks:
+            yield _shuffle_classes(released_blocks)
 
     def _process_block(
         self, rows: pa.Table, number: int
-    ) -> tuple[pa.Table | list[Packet], BlockFacts]:
+    ) -> tuple[ReleasedBlock | list[Packet], BlockFacts]:
         """Return the released rows of a block, or the packets of its rows and classes."""
         context, policy = self.context, self.context.policy
         piece = build_piece(rows, context.layout, context)
@@ -315,7 +320,7 @@ class ClusterBlocks:
 
     def _merge_for_models(
         self, piece: TablePiece, number: int, stratum_number: int
-    ) -> tuple[pa.Table, BlockFacts]:
+    ) -> tuple[ReleasedBlock, BlockFacts]:
         """Merge the classes that were moved into this block until each satisfies the models."""
         context, microdata = self.context, piece.microdata
         labels = combine_chunks(piece.rows[LABEL]).to_numpy(zero_copy_only=False)
@@ -422,7 +427,7 @@ class ClusterBlocks:
 
     def _build_release(
         self, piece: TablePiece, partition: Partition, facts: BlockFacts
-    ) -> pa.Table:
+    ) -> ReleasedBlock:
         """Build the released rows, in key order."""
         context = self.context
         # Fill in the fields of ``facts`` that only a release has.
@@ -453,7 +458,27 @@ class ClusterBlocks:
             else:
                 column = columns[column_indices[schema_field.name]]
                 arrays.append(build_released_array(column, partition.labels, schema_field.type))
-        return pa.Table.from_arrays(arrays, schema=self.schema)
+        return ReleasedBlock(pa.Table.from_arrays(arrays, schema=self.schema), partition)
+
+
+def _shuffle_classes(blocks: Sequence[ReleasedBlock]) -> pa.Table:
+    """Return the rows of blocks class by class, with classes and the rows of each in random order.
+
+    Another order would reveal the order of the source. Java counts and writes equal rows faster if
+    they follow each other.
+    """
+    first_labels = np.cumsum([0, *(block.partition.n_classes for block in blocks[:-1])])
+    partition = Partition(
+        np.concatenate(
+            [
+                block.partition.labels + first
+                for block, first in zip(blocks, first_labels, strict=True)
+            ]
+        )
+    )
+    batches = shuffled_classes(partition, random_order(partition.n_classes))
+    order = np.concatenate([records for _, records in batches])
+    return pa.concat_tables([block.rows for block in blocks]).take(pa.array(order))
 
 
 def recode_piece(piece: TablePiece, partition: Partition, context: TableContext) -> Release:
