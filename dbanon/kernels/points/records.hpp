@@ -74,6 +74,7 @@ class TreeRecords final : public Records {
         return moving_[path].find(q, work);
     }
     std::vector<RecordDistance> candidates(int path) const override { return moving_[path].candidates(); }
+    bool has_batches() const { return tree_.has_batches(); }
     std::int32_t batch_size() const override;
     bool prepare_batch(Work& work) override { return tree_.encode(work); }
     void begin(QueryBatch<Near>& batch) override { tree_.begin(batch); }
@@ -103,7 +104,7 @@ class TreeRecords final : public Records {
 
     static constexpr std::int64_t kSearchesToDecide = 256;
     // Measured; a node of a batch stands for its leaves, too.
-    static constexpr std::int64_t kMinVisitsAlone = 530, kMinVisitsInBatch = 280;
+    static constexpr std::int64_t kMinVisitsAlone = 200, kMinVisitsInBatch = 60;
 
     KdTree tree_;
     std::int64_t n_visits_ = 0, n_searches_ = 0;
