@@ -95,7 +95,8 @@ class TreeRecords final : public Records {
         n_visits_ += (before - work.left) / block_cost(tree_.attributes());
         if (done) n_searches_ += n_searches;
         if (n_searches_ >= kSearchesToDecide) {
-            uses_batches_ = n_visits_ >= n_searches_ * (uses_batches_ ? kMinVisitsInBatch : kMinVisitsAlone);
+            const std::int64_t min_visits = uses_batches_ ? kMinVisitsInBatch : kMinVisitsAlone;
+            uses_batches_ = n_visits_ >= n_searches_ * (min_visits + tree_.size() / kRecordsPerVisit);
             n_visits_ = 0;
             n_searches_ = 0;
         }
@@ -103,8 +104,9 @@ class TreeRecords final : public Records {
     }
 
     static constexpr std::int64_t kSearchesToDecide = 256;
-    // Measured; a node of a batch stands for its leaves, too.
-    static constexpr std::int64_t kMinVisitsAlone = 200, kMinVisitsInBatch = 60;
+    // Measured; a node of a batch stands for its leaves, too. In a larger tree, searches of as many visits have
+    // fewer of them in common.
+    static constexpr std::int64_t kMinVisitsAlone = 180, kMinVisitsInBatch = 130, kRecordsPerVisit = 2500;
 
     KdTree tree_;
     std::int64_t n_visits_ = 0, n_searches_ = 0;
