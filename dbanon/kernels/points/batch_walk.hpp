@@ -6,7 +6,8 @@
 // before. Records that codes do not rule out wait until their coordinates are in the cache.
 //
 // Codes. Rounded to the nearest code, each difference of a record is off by at most 1/2, and a point by the
-// length that is known (`code_error`); the sum of products is at most 1/2 too large.
+// length that is known (`code_error`); the sum of products is at most 1/2 too large. Boxes are bounded as in
+// coarse_search.hpp. Clipped records, and all for a clipped point, are checked in doubles by farthest searches.
 #pragma once
 
 #include <algorithm>
