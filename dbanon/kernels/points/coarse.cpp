@@ -104,7 +104,7 @@ void Coarse::store_codes(const double* row, std::int8_t* block, std::int32_t lan
     std::int32_t squares = 0;
     std::int32_t sum = 0;
     for (int j = 0; j < 4 * groups(); ++j) {
-        const int code_j = j < p_ ? code(row[j], j) : 0;
+        const int code_j = j < p_ ? code(code_position(row[j], j)) : 0;
         squares += code_j * code_j;
         sum += code_j;
         block[((1 + j / 4) * kBlock + lane) * 4 + j % 4] = static_cast<std::int8_t>(code_j);
@@ -125,13 +125,16 @@ void Coarse::convert_query(const double* point, std::vector<std::int16_t>& stora
     std::int16_t* to = storage.data();
     std::uint8_t* codes = reinterpret_cast<std::uint8_t*>(to + 4 * width);
     double code_norm = 0.0;
+    double code_error = 0.0;
     double squared = 0.0;
     bool is_unclipped = true;
     for (int j = 0; j < p_; ++j) {
         const int steps_j = steps(point[j], j);
         is_unclipped = is_unclipped && !is_clipped(point[j], j);
         squared += static_cast<double>(steps_j) * steps_j;
-        const int code_j = code(point[j], j);
+        const double exact_code = code_position(point[j], j);
+        const int code_j = code(exact_code);
+        code_error += (exact_code - code_j) * (exact_code - code_j);
         codes[j] = static_cast<std::uint8_t>(code_j + 128);
         code_norm += static_cast<double>(code_j) * code_j;
         const double vertex = std::floor(-steps_j / (kReachMultiplier - 1.0) + 0.5);
@@ -144,6 +147,7 @@ void Coarse::convert_query(const double* point, std::vector<std::int16_t>& stora
           5.0 * std::sqrt(p_ * squared) + 2963.0 * p_, is_unclipped};
     query.codes = codes;
     query.code_norm = code_norm;
+    query.code_error = std::sqrt(code_error);
 }
 
 std::vector<double> sample_medians(const double* points, std::int32_t n, int p) {

@@ -71,14 +71,15 @@ class Coarse {
     };
 
     int groups() const { return (p_ + 3) / 4; }
-    // Within 127 of 0.
-    int code(double x, int j) const {
+    // In codes, before rounding; within 127 of 0.
+    double code_position(double x, int j) const {
         const Axis& axis = axes_[static_cast<std::size_t>(j)];
         double cell = (x - axis.origin) * per_step_;
         cell = cell >= axis.least ? cell : axis.least;
         cell = cell <= axis.most ? cell : axis.most;
-        return static_cast<int>((cell - 0.5 * (axis.least + axis.most)) * steps_to_codes_ + 128.5) - 128;
+        return (cell - 0.5 * (axis.least + axis.most)) * steps_to_codes_;
     }
+    static int code(double position) { return static_cast<int>(position + 128.5) - 128; }
 
     int p_ = 0;
     double code_step_ = 0.0, steps_to_codes_ = 0.0;

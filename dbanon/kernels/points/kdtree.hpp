@@ -7,7 +7,7 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
+#include <numeric>
 #include <vector>
 
 #include "common/pages.hpp"
@@ -42,8 +42,8 @@ class KdTree {
     // Searches that have begun, all at once; only if has_batches(), and after encode(), which prepares for them.
     bool encode(Work& work);
     bool has_batches() const { return has_batches_; }
-    void begin(QueryBatch<Near>& batch) const { begin(batch, 0.0); }
-    void begin(QueryBatch<Far>& batch) const { begin(batch, std::numeric_limits<double>::infinity()); }
+    void begin(QueryBatch<Near>& batch) const { begin_batch(batch); }
+    void begin(QueryBatch<Far>& batch) const { begin_batch(batch); }
     bool nearest(QueryBatch<Near>& batch, Work& work) const { return ops_.nearest_of_batch(view_, batch, work); }
     bool farthest(QueryBatch<Far>& batch, Work& work) const { return ops_.farthest_of_batch(view_, batch, work); }
 
@@ -75,18 +75,24 @@ class KdTree {
     };
 
     template <class Query>
-    void begin(QueryBatch<Query>& batch, double bound) const {
+    void begin_batch(QueryBatch<Query>& batch) const {
         const std::size_t count = batch.searches_.size();
-        // A node's searches, and room for them at each child, at every depth.
+        // A node's searches, and room for them at each child, at every depth; vectors of 16 are written.
         const std::size_t slots = static_cast<std::size_t>((depth_ + 1) * kFanOut);
         batch.stack_storage.resize(slots);
-        batch.entry_storage.resize(slots * count);
-        for (std::size_t i = 0; i < count; ++i) batch.entry_storage[i] = {bound, static_cast<std::int32_t>(i)};
+        batch.entry_storage.resize(slots * count + 16);
+        batch.mask_storage.resize(count + 16);
+        batch.n_words = (3 + (p_ + 3) / 4 + 2 * coarse_.pairs() + 15) / 16 * 16;
+        batch.word_storage.resize(static_cast<std::size_t>(batch.n_words) * count);
+        std::iota(batch.entry_storage.begin(), batch.entry_storage.begin() + static_cast<std::ptrdiff_t>(count), 0);
         batch.queries = batch.searches_.data();
+        batch.count = static_cast<std::int32_t>(count);
         batch.stack = batch.stack_storage.data();
         batch.entries = batch.entry_storage.data();
+        batch.masks = batch.mask_storage.data();
+        batch.words = batch.word_storage.data();
         batch.pending = 0;
-        if (count > 0 && size_ > 0) batch.stack[batch.pending++] = {0, 0, 0, static_cast<std::int64_t>(count)};
+        if (count > 0 && size_ > 0) batch.stack[batch.pending++] = {0, 0, static_cast<std::int64_t>(count)};
     }
     void reserve_leaves(std::int64_t leaves);
     bool run_task(const BuildTask& task, Work& work);

@@ -62,7 +62,7 @@ class QueryBatch : public Batch<Query> {
     std::int32_t size() const { return static_cast<std::int32_t>(searches_.size()); }
 
     std::vector<PendingQueries> stack_storage;
-    std::vector<QueryAtNode> entry_storage;
+    std::vector<std::int32_t> entry_storage, mask_storage, word_storage;
 
    private:
     std::vector<Query*> searches_;

@@ -73,6 +73,7 @@ class TreeRecords final : public Records {
         return moving_[path].find(q, work);
     }
     std::vector<RecordDistance> candidates(int path) const override { return moving_[path].candidates(); }
+    bool has_batches() const { return tree_.has_batches(); }
     std::int32_t batch_size() const override;
     bool prepare_batch(Work& work) override { return tree_.encode(work); }
     const KdTree* tree() const override { return &tree_; }
@@ -90,8 +91,9 @@ class TreeRecords final : public Records {
     void count(std::int64_t work, std::int32_t n_searches);
 
     static constexpr std::int64_t kSearchesToDecide = 256;
-    // Measured; a node of a batch stands for its leaves, too.
-    static constexpr std::int64_t kMinVisitsAlone = 530, kMinVisitsInBatch = 280;
+    // Measured; a node of a batch stands for its leaves, too. In a larger tree, searches of as many visits have
+    // fewer of them in common.
+    static constexpr std::int64_t kMinVisitsAlone = 180, kMinVisitsInBatch = 130, kRecordsPerVisit = 2500;
 
     KdTree tree_;
     std::int64_t n_visits_ = 0, n_searches_ = 0;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "points/batch_walk.hpp"
 #include "points/coarse_search.hpp"
 #include "points/exact.hpp"
 #include "points/lanes.hpp"
@@ -150,10 +151,10 @@ bool farthest(const TreeView& tree, Far& q, Work& work) {
     return walk<false, FarExact<P>>(tree, q, work);
 }
 
-template <int P, template <int> class Visitor, class Query>
+template <int P, template <int> class Exact, class Query>
 constexpr auto walk_of_batch() -> bool (*)(const TreeView&, Batch<Query>&, Work&) {
-    if constexpr (kHasCodes && kHasCoarse<P>) {
-        return walk_together<Visitor<P>, CodeFilter<P>, Query>;
+    if constexpr (kHasBatches && kHasCoarse<P>) {
+        return walk_together<P, Exact<P>, Query>;
     } else {
         return nullptr;
     }
@@ -302,8 +303,8 @@ constexpr int kSpecializedWidths = kMaxTemplatedAttributes;
 static_assert(kSpecializedWidths >= kMinCoarseAttributes - 1);
 
 template <int P>
-constexpr Ops kOps = {nearest<P>, within<P>, farthest<P>, walk_of_batch<P, NearCoarse, Near>(),
-                      walk_of_batch<P, FarCoarse, Far>(), child_bounds<P>, scan_near<P>, scan_far<P>,
+constexpr Ops kOps = {nearest<P>, within<P>, farthest<P>, walk_of_batch<P, NearExact, Near>(),
+                      walk_of_batch<P, FarExact, Far>(), child_bounds<P>, scan_near<P>, scan_far<P>,
                       scan_both<P>, pairwise<P>, add_and_find_least};
 
 template <int... P>

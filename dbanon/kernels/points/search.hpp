@@ -96,11 +96,10 @@ struct CoarsePoint {
     // The sum of squared steps that belongs to `threshold_of`, a limit of the search.
     double threshold_of = -2.0;
     std::int32_t threshold = 0;
-    // The codes of the point, each plus 128, the sum of their squares, and the threshold of their products.
+    // The codes of the point, each plus 128, the sum of their squares, and the length that rounding to them took.
     const std::uint8_t* codes = nullptr;
     double code_norm = 0.0;
-    double code_threshold_of = -2.0;
-    std::int32_t code_threshold = 0;
+    double code_error = 0.0;
 };
 
 // A search for the k records nearest to `point`, resumable: the results so far are a heap with the
@@ -134,26 +133,23 @@ struct Far {
     std::int32_t nodes_to_recheck = 0;
 };
 
-// A search that has to open a node or leaf, and the bound there.
-struct QueryAtNode {
-    double bound;
-    std::int32_t query;
-};
-
 // The searches entries[begin] to entries[end - 1], which have to open a node or leaf.
 struct PendingQueries {
     std::int32_t ref;
-    std::int32_t first_id;
     std::int64_t begin, end;
 };
 
-// Searches that walk the tree together, resumable: each node is read once for all that open it.
+// Searches that walk the tree together, resumable: each node is read once for all that open it (batch_walk.hpp).
 template <class Query>
 struct Batch {
     Query* const* queries;
+    std::int32_t count;
     PendingQueries* stack;
     std::int32_t pending;
-    QueryAtNode* entries;
+    std::int32_t* entries;  // searches, by number
+    std::int32_t* masks;    // the children of a node that each of its searches opens
+    std::int32_t* words;    // n_words for each search
+    std::int32_t n_words;
 };
 
 struct Ops {
