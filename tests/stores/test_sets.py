@@ -195,11 +195,11 @@ def test_a_written_set_that_does_not_hold_is_not_published(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the search has an error, the count in the transaction stops it."""
-    from dbanon.run import run
+    from dbanon.partitioning import sets
 
     load(database)
     monkeypatch.setattr(
-        run, "coarsen_for_column_sets", lambda microdata, partition, *more: partition
+        sets, "coarsen_for_column_sets", lambda microdata, partition, *more: partition
     )
     with pytest.raises(RecountFailed) as failed:
         released(database, also_k=[{"columns": ["age", "ill"], "k": 9}])

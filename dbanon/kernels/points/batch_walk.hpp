@@ -80,6 +80,12 @@ class BatchWalk {
     }
 
     // Of sums of squared steps and of products of codes, for the search's limit.
+    //
+    // In codes, the distance of a record differs from the exact one by at most `slack`, the length of both
+    // roundings; where codes are clipped it is smaller at most, since clipping moves no two points apart. With the
+    // point's code_norm |q|^2, the sum for a record x is q.x - |x|^2 / 2, and so (|q|^2 - |q - x|^2) / 2, or up to
+    // 1/2 more. Hence a record within the limit has at least the sum that belongs to `length`, and one as far as
+    // the farthest so far at most that sum. The 3 covers the 1/2 and the rounding of this arithmetic.
     void set_thresholds(std::int32_t query) {
         const Query& q = *batch.queries[query];
         const double slack = q.coarse.code_error + code_slack;
