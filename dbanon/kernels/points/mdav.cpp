@@ -2,6 +2,14 @@
 
 namespace dbanon {
 
+namespace {
+
+// For larger classes, searches for likely records do not pay: each class has records of more of their results,
+// which are then useless (measured with a million records of ten attributes).
+constexpr std::int32_t kMaxSizeForBatches = 30;
+
+}  // namespace
+
 void Mdav::take(std::int32_t id, std::int32_t label) {
     assign(id, label);
     centroid_.subtract(id);
@@ -34,7 +42,7 @@ Coroutine Mdav::run() {
         while (!records_->farthest_moving(far_, 0, work_)) co_yield nullptr;
 
         const std::int32_t r = far_.best.id;
-        const std::int32_t batch_size = last ? 0 : records_->batch_size();
+        const std::int32_t batch_size = last || k_ > kMaxSizeForBatches ? 0 : records_->batch_size();
         if (batch_size > 0 && ahead_.farthest_of(r) < 0) {
             if (!ahead_.is_candidate(r)) {
                 records_->begin_moving(far_, 0, batch_size);

@@ -198,7 +198,7 @@ def test_larger_tables_are_the_same_without(kind: str, p: int, k: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("p", "k", "budget"),
-    [(6, 40, 300), (10, 10, 5000), (13, 20, kernels.DEFAULT_BUDGET), (17, 30, 5000)],
+    [(6, 25, 300), (10, 10, 5000), (13, 20, kernels.DEFAULT_BUDGET), (17, 30, 5000)],
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_batches_of_searches_change_nothing(kind: str, p: int, k: int, budget: int) -> None:
