@@ -60,6 +60,7 @@ class BatchWalk {
     };
     static constexpr int kMaxChecks = 64;
     static constexpr std::int32_t kMost = 0x7fffffff;
+    static constexpr int kScansAtOnce = 4;  // searches for which codes are loaded once (measured)
     static constexpr int kCodesAt = 3;  // in words; before are the thresholds of boxes (two words) and of codes
 
     int groups() const { return (width<P>(blocks.p) + 3) / 4; }
@@ -207,19 +208,37 @@ class BatchWalk {
     }
 
     [[gnu::target("avx512vnni")]] void scan(const std::int32_t* query, const std::int32_t* end) {
-        const __m512i none = _mm512_set1_epi32(kIsNear ? -kMost : kMost);
-        for (; query < end; ++query) {
-            const std::int32_t* at = words(*query);
-            __m512i best = none;
-            for (int block = 0; block < n_blocks; ++block) {
-                const __m512i sum = products(at + kCodesAt, block);
-                best = kIsNear ? _mm512_mask_max_epi32(best, used[block], best, sum)
-                               : _mm512_mask_min_epi32(best, used[block], best, sum);
+        for (; end - query >= kScansAtOnce; query += kScansAtOnce) scan_at_once<kScansAtOnce>(query);
+        for (; query < end; ++query) scan_at_once<1>(query);
+    }
+
+    template <int N>
+    [[gnu::target("avx512vnni")]] void scan_at_once(const std::int32_t* query) {
+        const std::int32_t* at[N];
+        __m512i best[N];
+        for (int n = 0; n < N; ++n) {
+            at[n] = words(query[n]);
+            best[n] = _mm512_set1_epi32(kIsNear ? -kMost : kMost);
+        }
+        for (int block = 0; block < n_blocks; ++block) {
+            __m512i sum[N];
+            for (int n = 0; n < N; ++n) sum[n] = _mm512_loadu_si512(codes[block]);
+            for (int i = 0; i < groups(); ++i) {
+                const __m512i four = _mm512_loadu_si512(codes[block] + (1 + i) * kBlock * 4);
+                for (int n = 0; n < N; ++n) {
+                    sum[n] = _mm512_dpbusd_epi32(sum[n], _mm512_set1_epi32(at[n][kCodesAt + i]), four);
+                }
             }
-            const __m512i limit = _mm512_set1_epi32(at[2]);
+            for (int n = 0; n < N; ++n) {
+                best[n] = kIsNear ? _mm512_mask_max_epi32(best[n], used[block], best[n], sum[n])
+                                  : _mm512_mask_min_epi32(best[n], used[block], best[n], sum[n]);
+            }
+        }
+        for (int n = 0; n < N; ++n) {
+            const __m512i limit = _mm512_set1_epi32(at[n][2]);
             const __mmask16 lanes =
-                kIsNear ? _mm512_cmpgt_epi32_mask(best, limit) : _mm512_cmple_epi32_mask(best, limit);
-            if (lanes != 0 || (!kIsNear && has_clipped)) collect(*query);
+                kIsNear ? _mm512_cmpgt_epi32_mask(best[n], limit) : _mm512_cmple_epi32_mask(best[n], limit);
+            if (lanes != 0 || (!kIsNear && has_clipped)) collect(query[n]);
         }
     }
 
