@@ -26,9 +26,9 @@ from dbanon.errors import (
     nearest_names,
 )
 from dbanon.errors.base import Notation
+from dbanon.job.columns import RULES_NOT_READ
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob, build_option_refusal
-from dbanon.job.rules import RULES_NOT_READ
 from dbanon.measures import Model, model_kinds
 from dbanon.methods import find_method
 from dbanon.stores.postgresql.errors import translate_notice_error, translate_spi_error

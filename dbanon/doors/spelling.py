@@ -205,7 +205,7 @@ def build_command(
     hierarchies : texts in the form NAME=HIERARCHY.
     target : URL of the database for the release; if None, a proposed one for a file.
     """
-    from dbanon.stores.folders import is_row_file_url
+    from dbanon.stores.schemes import is_row_file_url
 
     words = ["dbanon", "anonymize", url]
     for name, value in options.items():
