@@ -232,7 +232,7 @@ def record_row(
     """
     # The table that holds the rows, and the view or the same table; both have the same owner.
     for column, name in (("relation_oid", output.relation), ("output_oid", output.name)):
-        existing = session.catalog.find_existing(name)
+        existing = session.catalog.find_existing(name) if session.catalog.has_oids else None
         row[column] = existing.oid if existing else None
         row["owner_oid"] = existing.owner_oid if existing else None
     # None if the database has no function that writes with the ledger owner's rights.
@@ -256,11 +256,11 @@ def insert_release(session: Session, row: LedgerRow, columns: Sequence[LedgerRow
     column_table = session.ledger.table("release_column")
     created_at = row["created_at"]
     condition, values = _output_condition(RelationName(row["output_schema"], row["output_name"]))
-    # Only PostgreSQL has oids. They are recorded with the oid of the ledger's table, which shows
-    # after a dump was restored that the recorded oids are those of another database.
-    role_oid, ledger_relation = (
-        session.catalog.find_role_id(),
-        session.catalog.find_existing(release_table),
+    # Object IDs are recorded with that of the ledger's table, which shows after a dump was restored
+    # that the recorded ones are those of another database.
+    role_oid = session.catalog.find_role_id()
+    ledger_relation = (
+        session.catalog.find_existing(release_table) if session.catalog.has_oids else None
     )
     if role_oid is not None and ledger_relation is not None:
         row |= {"publisher_oid": role_oid, "ledger_oid": ledger_relation.oid}

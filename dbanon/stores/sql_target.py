@@ -542,8 +542,10 @@ class SqlTarget:
         # A release can only be refreshed if its source is in this database.
         request = None if is_source_elsewhere else build_request(draft)
         identity: dict[str, object] = {"person_salt": staged_release.salt}
-        if not is_source_elsewhere and (
-            table := self.session.catalog.find_existing(draft.relation.name)
+        if (
+            self.session.catalog.has_oids
+            and not is_source_elsewhere
+            and (table := self.session.catalog.find_existing(draft.relation.name))
         ):
             identity |= {"source_oid": table.oid, "source_owner_oid": table.owner_oid}
         # Store exact measures only in the database of the originals: anyone who may read the
