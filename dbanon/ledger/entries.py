@@ -41,7 +41,6 @@ from dbanon.release.words import time_text
 from dbanon.sessions.base import Output
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
-from dbanon.sessions.thread_connections import thread_connections
 
 if TYPE_CHECKING:
     from dbanon.sessions.store import Store
@@ -328,6 +327,8 @@ def record_failure(store: Store, run: Run) -> None:
 
     Errors of this function are suppressed, since they would hide why the run failed.
     """
+    from dbanon.sessions.thread_connections import thread_connections
+
     if thread_connections().is_server_silent:
         # The server no longer answers: waiting for it would only delay the error of the run.
         return
