@@ -293,8 +293,14 @@ def insert_release(session: Session, row: LedgerRow, columns: Sequence[LedgerRow
     return str(created_at)
 
 
-def insert_run(session: Session, run: Run) -> None:
-    """Write a run with this session's rights."""
+def insert_run(session: Session, run: Run, *, is_current: bool = True) -> None:
+    """Write a run with this session's rights.
+
+    Parameters
+    ----------
+    is_current : False if the ledger may be of an older version. Then leave out the values for which
+        it has no column.
+    """
     ended = datetime.now(timezone.utc)
     row = {
         "run_id": run.run_id,
@@ -316,9 +322,9 @@ def insert_run(session: Session, run: Run) -> None:
         if row.get(name) is not None:
             row[name] = json_text(row[name])
     relation = session.ledger.table("run")
-    # A failed run does not migrate the ledger, so leave out what an older ledger has no column for.
-    ledger_columns = dict(session.catalog.list_columns(relation))
-    row = {name: value for name, value in row.items() if name in ledger_columns}
+    if not is_current:
+        ledger_columns = dict(session.catalog.list_columns(relation))
+        row = {name: value for name, value in row.items() if name in ledger_columns}
     session.connection.insert_rows(relation, list(row), [tuple(row.values())])
 
 
@@ -339,7 +345,8 @@ def record_failure(store: Store, run: Run) -> None:
     ):
         # False if the database has no function that writes with the ledger owner's rights.
         if has_trusted_ledger(session) and not session.ledger.record_run_as_owner(_run_fields(run)):
-            insert_run(session, run)
+            # A failed run does not migrate the ledger.
+            insert_run(session, run, is_current=False)
 
 
 def _run_fields(run: Run) -> JsonObject:
