@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, overload
 
 from dbanon.data.extension import load_runner
+from dbanon.job.columns import RULES_NOT_READ
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob
-from dbanon.run.rules import apply_table_rules
 from dbanon.run.run_with_ledger import recording_failures, run_in_transactions
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def run_any_job(
     with recording_failures(job, target or source, progress) as timed_progress:
         # The table's owner can store rules, such as column roles, in the database. They are applied
         # here, so that the ledger also records a failure to apply them.
-        return run(apply_table_rules(job, source), source, target, timed_progress)
+        return run(_apply_rules(job, source), source, target, timed_progress)
 
 
 def plan_anonymization(
@@ -87,7 +87,7 @@ def plan_anonymization(
     from dbanon.run.outlook import build_outlook
 
     return build_outlook(
-        apply_table_rules(job, source),
+        _apply_rules(job, source),
         source,
         target,
         cluster=cluster,
@@ -95,6 +95,15 @@ def plan_anonymization(
         progress=progress,
         runner=_find_chain_runner(job),
     )
+
+
+def _apply_rules(job: Job, store: Store) -> Job:
+    """Apply the rules of the job's table, if the job uses rules."""
+    if job.declared != RULES_NOT_READ:
+        return job
+    from dbanon.run.rules import apply_table_rules
+
+    return apply_table_rules(job, store)
 
 
 def _find_chain_runner(job: Job) -> JobRunner | None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from dbanon.data.extension import built_in_extensions, load
 from dbanon.data.frozen import dataclass
+from dbanon.job.columns import RULES_NOT_READ
 from dbanon.job.job import Job
-from dbanon.job.rules import RULES_NOT_READ
 
 if TYPE_CHECKING:
     from dbanon.release.report import Report

@@ -8,10 +8,10 @@ from dbanon.data.types import KeywordArguments
 from dbanon.doors.dispatch import run_any_job
 from dbanon.doors.progress import progress_callback
 from dbanon.hierarchy.spec import parse_all
+from dbanon.job.columns import RULES_NOT_READ
 from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob, build_job, build_option_refusal, build_private_job
-from dbanon.job.rules import RULES_NOT_READ
 from dbanon.job.synthesis import PRIVATE_METHODS
 from dbanon.run.open import open_stores
 

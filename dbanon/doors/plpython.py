@@ -42,12 +42,11 @@ from dbanon.errors import (
 )
 from dbanon.errors.base import Notation
 from dbanon.hierarchy.spec import parse, parse_all
-from dbanon.job import rules
+from dbanon.job.columns import RULES_NOT_READ
 from dbanon.job.job import Job
 from dbanon.job.requirements import require_row_classes
 from dbanon.run.hierarchies import read_column_values, require_leaves
 from dbanon.run.plan import plan
-from dbanon.run.rules import apply_rules_in_session
 from dbanon.run.run import Clock, read_and_cluster, run
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.postgresql import summary
@@ -225,7 +224,9 @@ def check_rules(plpy: PlPython, sql_version: str, arguments: str) -> str:
     """Return rules in their stored form, with explicit roles, or the error."""
 
     def work() -> JsonObject:
-        return dict(rules.validate_rules(_parse_call(arguments)).by_column)
+        from dbanon.job.rules import validate_rules
+
+        return dict(validate_rules(_parse_call(arguments)).by_column)
 
     return _run_guarded(plpy, sql_version, work, writes=False)
 
@@ -349,12 +350,8 @@ def _release(plpy: PlPython, job: Job, store: PlpyStore, progress: _Progress) ->
     start_seconds = time.perf_counter()
     job = replace(job, table=str(store.source_name))
     with store.session(write=True) as session:
-        # Rules may have been declared for another table that had this name, or before a restore.
-        with warnings.catch_warnings(record=True) as caught_warnings:
-            warnings.simplefilter("always", RulesOfAnotherTable)
-            job = apply_rules_in_session(session, job)
-        for message in messages_of(caught_warnings, RulesOfAnotherTable):
-            plpy.notice(message)
+        if job.declared == RULES_NOT_READ:
+            job = _apply_rules(plpy, session, job)
         # The summary is a table of one row, next to the output, that describes the release.
         summary_plan = summary.plan(session, parse_relation(job.output), job.if_exists)
         target = summary.SummarizedTarget(session, summary_plan)
@@ -401,6 +398,19 @@ def _release(plpy: PlPython, job: Job, store: PlpyStore, progress: _Progress) ->
         "elapsed": f"{time.perf_counter() - start_seconds:.6f} seconds",
         "seconds": dict(report.seconds),
     }
+
+
+def _apply_rules(plpy: PlPython, session: PlpySession, job: Job) -> Job:
+    """Apply the rules of the job's table, and send their warnings as notices."""
+    from dbanon.run.rules import apply_rules_in_session
+
+    # Rules may have been declared for another table that had this name, or before a restore.
+    with warnings.catch_warnings(record=True) as caught_warnings:
+        warnings.simplefilter("always", RulesOfAnotherTable)
+        job = apply_rules_in_session(session, job)
+    for message in messages_of(caught_warnings, RulesOfAnotherTable):
+        plpy.notice(message)
+    return job
 
 
 def _parse_call(arguments: str) -> JsonObject:

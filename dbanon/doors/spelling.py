@@ -17,7 +17,6 @@ from dbanon.data.words import json_text
 from dbanon.job.chain import Chain
 from dbanon.job.date_shift import DateShift
 from dbanon.job.job import Job
-from dbanon.job.private import private_method_options
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 from dbanon.sessions.names import RelationName, literal, parse_relation
@@ -76,6 +75,8 @@ def chain_options() -> Iterable[Parameter]:
 @cache
 def _options_by_name() -> Mapping[str, Parameter]:
     """Return all options of jobs, by name."""
+    from dbanon.job.private import private_method_options
+
     all_options = (*private_method_options(), *chain_options(), *all_parameters(Job))
     return {option.name: option for option in all_options}
 
@@ -205,7 +206,7 @@ def build_command(
     hierarchies : texts in the form NAME=HIERARCHY.
     target : URL of the database for the release; if None, a proposed one for a file.
     """
-    from dbanon.stores.folders import is_row_file_url
+    from dbanon.stores.schemes import is_row_file_url
 
     words = ["dbanon", "anonymize", url]
     for name, value in options.items():

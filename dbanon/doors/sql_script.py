@@ -99,17 +99,22 @@ _TEMPLATES = ("method.sql", "private.sql")
 
 # Runs first in each of dbanon's PL/Python functions. The import paths are literals in its body, so
 # that only a superuser can change them. Imports create little garbage, so the collector is paused.
-# Without the variable numpy starts a thread for each further core, in each connection: that takes
-# time, and PostgreSQL expects its processes to have one thread.
+# It would then look at all modules at once, which takes a twentieth of a connection's first call.
+# Modules stay until the connection ends, so they are exempt from then on. Without the variable
+# numpy starts a thread for each further core, in each connection: that takes time, and PostgreSQL
+# expects its processes to have one thread.
 IMPORT_CODE = """import gc, os, sys
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 for path in {paths!a}:
     if path not in sys.path:
         sys.path.insert(0, path)
+is_first_call = "dbanon.doors.plpython" not in sys.modules
 was_enabled = gc.isenabled()
 gc.disable()
 try:
     from dbanon.doors import plpython
+    if is_first_call:
+        gc.freeze()
 except Exception as error:
     outcome = (
         '{{"error": {{"sqlstate": "55000", "hint": "Ask a superuser to run: dbanon install",'

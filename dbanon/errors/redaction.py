@@ -6,7 +6,6 @@ When in doubt, it hides a value: even a harmless one after a name such as ``toke
 from __future__ import annotations
 
 import re
-from urllib.parse import unquote
 
 HIDDEN = "***"
 
@@ -135,6 +134,8 @@ def _contains_secret(value: str) -> bool:
 
 def _decode(text: str) -> str:
     """Remove percent-encoding from a text, even if it was applied several times."""
+    from urllib.parse import unquote
+
     while (decoded := unquote(text)) != text:
         text = decoded
     return text

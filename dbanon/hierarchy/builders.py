@@ -14,19 +14,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import date
 from decimal import ROUND_FLOOR, Decimal, InvalidOperation
 from itertools import pairwise
+from typing import Literal
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.types import JsonMapping
 from dbanon.errors import InvalidParameter
-from dbanon.hierarchy.edges import Pulse, ignore_pulses, with_pulses
+from dbanon.hierarchy.edges import DATE_STEPS, Pulse, ignore_pulses, with_pulses
 from dbanon.hierarchy.tree import Hierarchy, flat_hierarchy
 
 ROOT = "*"
-DATE_STEPS = ("day", "week", "month", "quarter", "year", "5y", "decade")
 
 
 def intervals(
@@ -459,3 +460,31 @@ def _are_ranges(values: Sequence[str]) -> bool:
         and all(low <= high for low, high in bounds)
         and all(high < next_low for (_, high), (next_low, _) in pairwise(sorted(bounds)))
     )
+
+
+# The builders of ``spec.KINDS``, called as (specification, values, pulse).
+BUILDERS: dict[str, Callable[[JsonMapping, Sequence[str], Pulse], Hierarchy]] = {
+    "intervals": lambda spec, values, pulse: intervals(
+        values, spec["intervals"], spec.get("origin", 0), pulse=pulse
+    ),
+    "dates": lambda spec, values, pulse: dates(values, spec["dates"], pulse=pulse),
+    "mask": lambda spec, values, pulse: prefixes(
+        values,
+        None if spec["mask"] is True else spec["mask"],
+        spec.get("character", "*"),
+        pulse=pulse,
+    ),
+    "ordered": lambda spec, values, pulse: ordered(
+        _ordered_values(spec["ordered"], values), spec.get("fanout", 2), pulse=pulse
+    ),
+    "grouped": lambda spec, values, pulse: grouped(
+        _ordered_values(spec.get("order", True), values), spec["grouped"], pulse=pulse
+    ),
+}
+
+
+def _ordered_values(
+    order: Literal[True] | Iterable[object], values: Sequence[str]
+) -> Sequence[str]:
+    """Return the values in order: ``values`` if the order is True, otherwise the listed order."""
+    return values if order is True else list(map(str, order))

@@ -8,6 +8,8 @@ from typing import TypeAlias, TypeVar
 from dbanon.data.frozen import dataclass
 from dbanon.errors import HierarchyBroken
 
+# The steps of hierarchies of dates, from the finest to the coarsest.
+DATE_STEPS = ("day", "week", "month", "quarter", "year", "5y", "decade")
 _MAX_LISTED_PROBLEMS = 100
 _ITEMS_PER_PULSE = 10_000
 

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata
 from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.errors import HierarchyBroken, InvalidParameter, nearest_names
-from dbanon.hierarchy import builders
-from dbanon.hierarchy.edges import Pulse, ignore_pulses
+from dbanon.hierarchy.edges import DATE_STEPS, Pulse, ignore_pulses
 from dbanon.hierarchy.leaves import list_column_texts
 from dbanon.hierarchy.tree import Hierarchy
 
@@ -137,7 +136,7 @@ KINDS: dict[str, _KindRule] = {
         {"origin": _KeyRule(_is_number, "a number: a border of the grid")},
     ),
     "dates": _KindRule(
-        _KeyRule(_make_list_check(_is_text), "a list of " + ", ".join(builders.DATE_STEPS)),
+        _KeyRule(_make_list_check(_is_text), "a list of " + ", ".join(DATE_STEPS)),
         {},
     ),
     "mask": _KindRule(
@@ -294,45 +293,23 @@ def build(
             f'The hierarchy of "{column}" is read from a database, but no database is given here.',
             hint="Load it first, and give it as a Hierarchy.",
         )
+    from dbanon.hierarchy.builders import BUILDERS
+
     with _prefix_errors(column):
-        return _BUILDERS[spec.kind](spec.parameters, values, pulse)
+        return BUILDERS[spec.kind](spec.parameters, values, pulse)
 
 
 def build_enum_hierarchy(spec: HierarchySpec, labels: Sequence[str]) -> Hierarchy:
     """Build the hierarchy of an enumerated type from its labels in order."""
-    return builders.ordered(labels, spec.parameters.get("fanout", 2))
+    from dbanon.hierarchy.builders import ordered
+
+    return ordered(labels, spec.parameters.get("fanout", 2))
 
 
 # By kind, a value to check parameters with, if they can be checked before values are read.
 _SAMPLE_VALUES = {"intervals": "0", "dates": "2000-01-01", "mask": "-"}
 # By kind, the key that may list the values in order, or be true for the column's own order.
 _ORDER_KEYS = {"ordered": "ordered", "grouped": "order"}
-
-_BUILDERS: dict[str, Callable[[JsonMapping, Sequence[str], Pulse], Hierarchy]] = {
-    "intervals": lambda spec, values, pulse: builders.intervals(
-        values, spec["intervals"], spec.get("origin", 0), pulse=pulse
-    ),
-    "dates": lambda spec, values, pulse: builders.dates(values, spec["dates"], pulse=pulse),
-    "mask": lambda spec, values, pulse: builders.prefixes(
-        values,
-        None if spec["mask"] is True else spec["mask"],
-        spec.get("character", "*"),
-        pulse=pulse,
-    ),
-    "ordered": lambda spec, values, pulse: builders.ordered(
-        _ordered_values(spec["ordered"], values), spec.get("fanout", 2), pulse=pulse
-    ),
-    "grouped": lambda spec, values, pulse: builders.grouped(
-        _ordered_values(spec.get("order", True), values), spec["grouped"], pulse=pulse
-    ),
-}
-
-
-def _ordered_values(
-    order: Literal[True] | Iterable[object], values: Sequence[str]
-) -> Sequence[str]:
-    """Return the values in order: ``values`` if the order is True, otherwise the listed order."""
-    return values if order is True else list(map(str, order))
 
 
 def _parse_object(parameters: JsonMapping) -> Hierarchy | HierarchySpec:
@@ -363,9 +340,11 @@ def _parse_object(parameters: JsonMapping) -> Hierarchy | HierarchySpec:
         )
     if name == "levels":
         return Hierarchy.from_levels(parameters["levels"])
+    from dbanon.hierarchy.builders import BUILDERS
+
     if isinstance(parameters.get(_ORDER_KEYS.get(name, "")), (list, tuple)):
         # The specification lists the values, so no column is needed to build the tree.
-        return _BUILDERS[name](parameters, (), ignore_pulses)
+        return BUILDERS[name](parameters, (), ignore_pulses)
     if name in _SAMPLE_VALUES:
         # Build a tree of one value, only to check the parameters: they are valid for it if they are
         # valid for any value.
@@ -373,7 +352,7 @@ def _parse_object(parameters: JsonMapping) -> Hierarchy | HierarchySpec:
         if parameters.get("character") == sample:
             # Values must not contain the mask character.
             sample = "_"
-        _BUILDERS[name](parameters, (sample,), ignore_pulses)
+        BUILDERS[name](parameters, (sample,), ignore_pulses)
     return HierarchySpec(name, json.dumps(dict(parameters), sort_keys=True))
 
 

@@ -1,10 +1,32 @@
-"""Options about the values of a quasi-identifier: their order and their kind."""
+"""Options that describe columns: the order and the kind of their values, and declared rules."""
 
 from __future__ import annotations
 
 from dbanon.data.option import Option
 from dbanon.data.schema import NOMINAL, NUMERIC
+from dbanon.errors import InvalidParameter
 
+# The value of ``Job.declared`` until the rules that define the job's columns have been read. In a
+# job file, the same word in place of the columns says that declared rules define them.
+RULES_NOT_READ = "declared"
+# Options of a job that describe columns. If a job uses declared rules, the rules set these options.
+COLUMN_OPTIONS = (
+    "quasi_identifiers",
+    "sensitive",
+    "keep",
+    "by",
+    "entity",
+    "entity_normalize",
+    "design_weight",
+    "weight_as",
+    "hierarchies",
+    "models",
+    "weights",
+    "steps",
+    "orders",
+    "kinds",
+    "pseudonyms",
+)
 VALUE_KINDS = (NOMINAL, NUMERIC)
 # The option ``kinds``: how to treat columns of numbers.
 KINDS = Option(
@@ -25,3 +47,23 @@ ORDERS = Option(
     is_secret=True,
     docs_page="methods.md#ordinal-attributes",
 )
+
+
+def require_no_columns(*objects: object) -> None:
+    """Check that a job that uses declared rules has no options that describe columns.
+
+    Parameters
+    ----------
+    objects : the job and its policy; each has some of the options as attributes.
+
+    Raises
+    ------
+    InvalidParameter : such an option is set.
+    """
+    for name in COLUMN_OPTIONS:
+        if any(getattr(options, name, None) for options in objects):
+            raise InvalidParameter(
+                f"{name} cannot be combined with rules, which already give each column its role.",
+                hint=f"Leave out `{name}`, or name `quasi_identifiers` and all other roles in the"
+                " call.",
+            )

@@ -20,6 +20,7 @@ from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySpec, refuse_labels_with_values
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.chain import Chain
+from dbanon.job.columns import RULES_NOT_READ, require_no_columns
 from dbanon.job.date_shift import SHIFT_DATES, DateShift
 from dbanon.job.expectations import Expectations, require_expectation_names
 from dbanon.job.export import Export
@@ -45,7 +46,6 @@ from dbanon.job.requirements import (
     require_wildcard_options,
 )
 from dbanon.job.risk import JobRisk
-from dbanon.job.rules import RULES_NOT_READ, require_no_columns
 from dbanon.job.sets import require_column_sets
 from dbanon.job.weight import COPIED, DESIGN_WEIGHT, WEIGHT_AS, check_weight
 from dbanon.methods import find_method

@@ -27,7 +27,6 @@ from dbanon.job.guarantee_names import build_guarantee
 from dbanon.job.nulls import ERROR, NULL_POLICIES
 from dbanon.job.profiles import PROFILE, require_profile_options
 from dbanon.job.sets import ColumnSet
-from dbanon.job.synthesis import SYNTHESIS_OPTIONS
 from dbanon.job.zip_codes import ZIP_POPULATION
 from dbanon.measures import Model
 from dbanon.methods import METHODS, find_method
@@ -285,12 +284,8 @@ class Policy:
         check_options(self)
         self.coding.check()
         require_profile_options(self.profile, int(self.k), str(self.guarantee), self.zip_population)
-        if self.method in SYNTHESIS_OPTIONS:
-            raise InvalidParameter(
-                f"Method {self.method} makes synthetic rows, not classes.",
-                hint="dbanon.synthesize and dbanon.anonymize have it: see"
-                " docs/differential-privacy.md.",
-            )
+        if self.method not in METHODS:
+            _refuse_synthesis(self.method)
         method = find_method(self.method)
         object.__setattr__(self, "options", MappingProxyType(method.check_options(self.options)))
         object.__setattr__(self, "hierarchies", MappingProxyType(dict(self.hierarchies)))
@@ -532,3 +527,15 @@ def _plain_value(value: object, *, is_secret: bool) -> object:
             return {"values": len(value)}
         return [_plain_value(element, is_secret=False) for element in value]
     return value
+
+
+def _refuse_synthesis(method: str) -> None:
+    """Raise InvalidParameter if a method makes synthetic rows."""
+    from dbanon.job.synthesis import SYNTHESIS_OPTIONS
+
+    if method in SYNTHESIS_OPTIONS:
+        raise InvalidParameter(
+            f"Method {method} makes synthetic rows, not classes.",
+            hint="dbanon.synthesize and dbanon.anonymize have it: see"
+            " docs/differential-privacy.md.",
+        )

@@ -15,11 +15,11 @@ from dbanon.data.option import all_parameters, build_options, parameters
 from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.hierarchy.spec import HierarchySpec, parse_all
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.columns import COLUMN_OPTIONS, RULES_NOT_READ
 from dbanon.job.date_shift import DateShift
 from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.reading import Reading
-from dbanon.job.rules import COLUMN_OPTIONS, RULES_NOT_READ
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 

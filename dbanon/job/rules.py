@@ -23,9 +23,6 @@ from dbanon.job.weight import WEIGHT_FORMS
 from dbanon.measures import Model, model_kinds
 
 ENTITY, PSEUDONYM, WEIGHT = "entity", "pseudonym", "weight"
-# The value of ``Job.declared`` until the rules that define the job's columns have been read. In a
-# job file, the same word in place of the columns says that declared rules define them.
-RULES_NOT_READ = "declared"
 # By role: the keys that a rule with this role may also have. Columns with the role ``by`` define
 # strata; those with the roles ``identifier`` and ``drop`` are not released.
 ROLES: Mapping[str, tuple[str, ...]] = {
@@ -42,24 +39,6 @@ ROLES: Mapping[str, tuple[str, ...]] = {
 # Alternative names of model kinds that rules may use, with the kind that each stands for.
 _MODEL_ALIASES = {"l_diversity": "distinct_l"}
 _RULE_IN_COMMENT = re.compile(r"^[ \t]*dbanon:[ \t]*(\S.*?)[ \t]*$", re.M)
-# Options of a job that describe columns. If a job uses declared rules, the rules set these options.
-COLUMN_OPTIONS = (
-    "quasi_identifiers",
-    "sensitive",
-    "keep",
-    "by",
-    "entity",
-    "entity_normalize",
-    "design_weight",
-    "weight_as",
-    "hierarchies",
-    "models",
-    "weights",
-    "steps",
-    "orders",
-    "kinds",
-    "pseudonyms",
-)
 # Maximum length of a rule as JSON.
 MAX_RULE_BYTES = 65_536
 
@@ -222,26 +201,6 @@ def require_one_weight(rules: TableRules) -> None:
             "More than one column has the role weight.",
             hint="Give the role weight to one column, and the role drop to the others.",
         )
-
-
-def require_no_columns(*objects: object) -> None:
-    """Check that a job that uses declared rules has no options that describe columns.
-
-    Parameters
-    ----------
-    objects : the job and its policy; each has some of the options as attributes.
-
-    Raises
-    ------
-    InvalidParameter : such an option is set.
-    """
-    for name in COLUMN_OPTIONS:
-        if any(getattr(options, name, None) for options in objects):
-            raise InvalidParameter(
-                f"{name} cannot be combined with rules, which already give each column its role.",
-                hint=f"Leave out `{name}`, or name `quasi_identifiers` and all other roles in the"
-                " call.",
-            )
 
 
 def rules_from_comments(comments: Mapping[str, str]) -> dict[str, object]:

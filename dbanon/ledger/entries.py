@@ -41,7 +41,6 @@ from dbanon.release.words import time_text
 from dbanon.sessions.base import Output
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
-from dbanon.sessions.thread_connections import thread_connections
 
 if TYPE_CHECKING:
     from dbanon.sessions.store import Store
@@ -232,7 +231,7 @@ def record_row(
     """
     # The table that holds the rows, and the view or the same table; both have the same owner.
     for column, name in (("relation_oid", output.relation), ("output_oid", output.name)):
-        existing = session.catalog.find_existing(name)
+        existing = session.catalog.find_existing(name) if session.catalog.has_oids else None
         row[column] = existing.oid if existing else None
         row["owner_oid"] = existing.owner_oid if existing else None
     # None if the database has no function that writes with the ledger owner's rights.
@@ -256,11 +255,11 @@ def insert_release(session: Session, row: LedgerRow, columns: Sequence[LedgerRow
     column_table = session.ledger.table("release_column")
     created_at = row["created_at"]
     condition, values = _output_condition(RelationName(row["output_schema"], row["output_name"]))
-    # Only PostgreSQL has oids. They are recorded with the oid of the ledger's table, which shows
-    # after a dump was restored that the recorded oids are those of another database.
-    role_oid, ledger_relation = (
-        session.catalog.find_role_id(),
-        session.catalog.find_existing(release_table),
+    # Object IDs are recorded with that of the ledger's table, which shows after a dump was restored
+    # that the recorded ones are those of another database.
+    role_oid = session.catalog.find_role_id()
+    ledger_relation = (
+        session.catalog.find_existing(release_table) if session.catalog.has_oids else None
     )
     if role_oid is not None and ledger_relation is not None:
         row |= {"publisher_oid": role_oid, "ledger_oid": ledger_relation.oid}
@@ -294,8 +293,14 @@ def insert_release(session: Session, row: LedgerRow, columns: Sequence[LedgerRow
     return str(created_at)
 
 
-def insert_run(session: Session, run: Run) -> None:
-    """Write a run with this session's rights."""
+def insert_run(session: Session, run: Run, *, is_current: bool = True) -> None:
+    """Write a run with this session's rights.
+
+    Parameters
+    ----------
+    is_current : False if the ledger may be of an older version. Then leave out the values for which
+        it has no column.
+    """
     ended = datetime.now(timezone.utc)
     row = {
         "run_id": run.run_id,
@@ -317,9 +322,9 @@ def insert_run(session: Session, run: Run) -> None:
         if row.get(name) is not None:
             row[name] = json_text(row[name])
     relation = session.ledger.table("run")
-    # A failed run does not migrate the ledger, so leave out what an older ledger has no column for.
-    ledger_columns = dict(session.catalog.list_columns(relation))
-    row = {name: value for name, value in row.items() if name in ledger_columns}
+    if not is_current:
+        ledger_columns = dict(session.catalog.list_columns(relation))
+        row = {name: value for name, value in row.items() if name in ledger_columns}
     session.connection.insert_rows(relation, list(row), [tuple(row.values())])
 
 
@@ -328,6 +333,8 @@ def record_failure(store: Store, run: Run) -> None:
 
     Errors of this function are suppressed, since they would hide why the run failed.
     """
+    from dbanon.sessions.thread_connections import thread_connections
+
     if thread_connections().is_server_silent:
         # The server no longer answers: waiting for it would only delay the error of the run.
         return
@@ -338,7 +345,8 @@ def record_failure(store: Store, run: Run) -> None:
     ):
         # False if the database has no function that writes with the ledger owner's rights.
         if has_trusted_ledger(session) and not session.ledger.record_run_as_owner(_run_fields(run)):
-            insert_run(session, run)
+            # A failed run does not migrate the ledger.
+            insert_run(session, run, is_current=False)
 
 
 def _run_fields(run: Run) -> JsonObject:

@@ -7,7 +7,7 @@ method that works in short steps, so that it can report progress and be interrup
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,10 @@ from dbanon.data.partition import AttributePartition, MethodResult, Partition, c
 from dbanon.errors import UnknownOption
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.methods.forecast import UNKNOWN, MethodForecast
-from dbanon.spaces.mixed import MixedSpace, mixed_space
 from dbanon.spaces.numeric import Space, numeric_space
+
+if TYPE_CHECKING:
+    from dbanon.spaces.mixed import MixedSpace
 
 # Called with the share of the work that is done, 0 to 1; an exception from it ends the run.
 Tick = Callable[[float], None]
@@ -181,6 +183,13 @@ class Method:
         return float(value) if option.type is float else value
 
 
+def _mixed_space(*data: Any, **options: Any) -> BuildSpace:
+    """``spaces.mixed.mixed_space``, which methods for numbers alone do not import."""
+    from dbanon.spaces.mixed import mixed_space
+
+    return mixed_space(*data, **options)
+
+
 @dataclass(frozen=True)
 class MixedMethod(Method):
     """A method for numbers and categories; by default, its classes are released generalized."""
@@ -188,7 +197,7 @@ class MixedMethod(Method):
     data: str = "numeric, ordinal, categorical"
     recoding: str = "generalization"
     takes_categories: bool = True
-    space: SpaceBuilder = mixed_space
+    space: SpaceBuilder = _mixed_space
     refine: str | None = "generalized"
 
 

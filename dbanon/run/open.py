@@ -26,8 +26,7 @@ from dbanon.job.reading import DEFAULT_READING, Reading
 from dbanon.job.requirements import CLIENT
 from dbanon.sessions.base import OnSql
 from dbanon.stores.files import hint_for_path, parse_duckdb_path, read_url
-from dbanon.stores.folders import is_row_file_url
-from dbanon.stores.objects import is_object
+from dbanon.stores.schemes import is_object, is_row_file_url
 
 if TYPE_CHECKING:
     import sqlite3

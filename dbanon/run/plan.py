@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,6 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.job import Job, SourceRequest
 from dbanon.job.policy import Policy
-from dbanon.job.private import PrivateJob
 from dbanon.job.pseudonym import PseudonymKey, require_pseudonym_type
 from dbanon.job.requirements import (
     CLIENT,
@@ -48,6 +48,9 @@ from dbanon.run.history import require_first_release
 from dbanon.run.thresholds import take_thresholds
 from dbanon.sessions.base import Output, Relation
 from dbanon.stores.ports import PreparedRelease, Source, Target, W
+
+if TYPE_CHECKING:
+    from dbanon.job.private import PrivateJob
 
 
 @dataclass(frozen=True, eq=False)

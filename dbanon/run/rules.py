@@ -19,8 +19,9 @@ from dbanon.errors import (
     warn_caller,
 )
 from dbanon.hierarchy.spec import TABLE, HierarchySpec
+from dbanon.job.columns import RULES_NOT_READ
 from dbanon.job.job import Job
-from dbanon.job.rules import RULES_NOT_READ, TableRules, rules_from_comments, validate_rules
+from dbanon.job.rules import TableRules, rules_from_comments, validate_rules
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session

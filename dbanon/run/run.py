@@ -20,6 +20,7 @@ from dbanon.data.words import also_under_former_key
 from dbanon.errors import CodesAveraged, warn_caller
 from dbanon.job.guarantee import SPLIT_PERSONS
 from dbanon.job.job import Job
+from dbanon.job.nulls import MERGE
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import CLIENT
 from dbanon.job.verdict import Caution, ExpectedRelease
@@ -27,7 +28,6 @@ from dbanon.job.weight import ROUNDED
 from dbanon.methods import find_method
 from dbanon.methods.registry import MISSING_OPTION
 from dbanon.partitioning.coding import code_columns
-from dbanon.partitioning.nulls import merge_nulls
 from dbanon.partitioning.partition_for import join_equal_classes, partition_for
 from dbanon.release.attribute_disclosure import FewPersons, RetainedIdentifier
 from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
@@ -410,7 +410,10 @@ def read_and_cluster(
         if microdata.weights is not None:
             require_finite_sum(microdata.weights, str(planned.job.design_weight))
         microdata = code_columns(microdata, planned.policy, planned.zip_areas)
-        microdata = merge_nulls(microdata, planned.policy)
+        if planned.policy.nulls == MERGE:
+            from dbanon.partitioning.nulls import merge_nulls
+
+            microdata = merge_nulls(microdata, planned.policy)
         if planned.job.persons == SPLIT_PERSONS:
             from dbanon.partitioning.person_rows import with_layers
 

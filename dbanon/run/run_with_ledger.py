@@ -20,7 +20,6 @@ from dbanon.errors import (
     is_out_of_memory,
 )
 from dbanon.job.job import Job
-from dbanon.job.private import PrivateJob
 from dbanon.ledger import entries
 from dbanon.release.report import Report
 from dbanon.run.files import open_exporter, require_destination
@@ -33,6 +32,7 @@ from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget, build_run_record
 
 if TYPE_CHECKING:
+    from dbanon.job.private import PrivateJob
     from dbanon.sessions.store import Store
 
 

@@ -20,6 +20,9 @@ class Catalog(ABC):
     connection : the connection that queries the catalog.
     """
 
+    # Whether relations and roles have object IDs, which survive renames.
+    has_oids = False
+
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 

@@ -21,10 +21,10 @@ from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidParameter, MemoryLimit
 from dbanon.hierarchy.leaves import Hierarchies, encode_leaves, resolve_hierarchies
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.spaces.mixed import Axis, take_codes
 
 if TYPE_CHECKING:
     from dbanon.spaces.codes import CodeSpace
+    from dbanon.spaces.mixed import Axis
 
 KernelT = TypeVar("KernelT")
 
@@ -242,6 +242,7 @@ def _make_code_space_builder(
 ) -> Callable[[NDArray[np.int64]], CodeSpace]:
     """Return a function that builds the space of given records; some attributes are not numeric."""
     from dbanon.spaces.codes import AttributeMetric, CodeSpace, Metric
+    from dbanon.spaces.mixed import take_codes
 
     if standardize == MAHALANOBIS:
         raise InvalidParameter(

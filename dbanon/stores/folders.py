@@ -37,9 +37,9 @@ from dbanon.errors import (
     MemoryLimit,
     SourceChanged,
 )
-from dbanon.stores.objects import ObjectPath, ObjectStat, is_object
+from dbanon.stores.objects import ObjectPath, ObjectStat
+from dbanon.stores.schemes import FILE, is_object
 
-FILE = "file:"
 ENDINGS = {
     ".csv": CSV,
     ".tsv": CSV,
@@ -67,11 +67,6 @@ _LAKE_OF_FOLDER = {"_delta_log": "Delta", "metadata": "Iceberg"}
 _LAKE_URLS = {"Delta": "delta:DIRECTORY", "Iceberg": "iceberg:CATALOG"}
 
 FileLocation: TypeAlias = "Path | ObjectPath"
-
-
-def is_row_file_url(url: str) -> bool:
-    """Whether a URL names row files, on this machine or in an object store."""
-    return url.startswith(FILE) or is_object(url)
 
 
 def parse_location(url: str) -> FileLocation:

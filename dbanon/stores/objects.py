@@ -20,18 +20,8 @@ from typing import Any, BinaryIO
 
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter, MissingDependency, has_credentials
+from dbanon.stores.schemes import SCHEMES
 
-# The Python package that implements the file system of each URL scheme.
-SCHEMES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
-# Names of these schemes in Hadoop and other programs.
-_SCHEME_OF_ALIAS = {
-    "s3a": "s3",
-    "s3n": "s3",
-    "gcs": "gs",
-    "abfss": "abfs",
-    "wasb": "az",
-    "wasbs": "az",
-}
 # The optional dependency of dbanon that installs each package.
 _EXTRA_OF_PACKAGE = {"s3fs": "s3", "gcsfs": "gs", "adlfs": "az"}
 # The keys of fsspec's information about an object whose values change if it is replaced.
@@ -52,17 +42,6 @@ _CREDENTIALS_HINT = (
 )
 # Words in the class names of exceptions that mean missing rights.
 _DENIED_WORDS = ("Credential", "Profile", "Authenti", "Unauthorized", "Forbidden")
-
-
-def is_object(url: str) -> bool:
-    """Whether a URL has the scheme of an object store; raises InvalidParameter for ``s3a:`` etc."""
-    scheme, separator, _ = url.partition("://")
-    if separator and scheme.lower() in _SCHEME_OF_ALIAS:
-        raise InvalidParameter(
-            f"dbanon does not support the URL scheme {scheme}://.",
-            hint=f"Write {_SCHEME_OF_ALIAS[scheme.lower()]}:// instead of {scheme}://.",
-        )
-    return bool(separator) and scheme in SCHEMES
 
 
 def _is_folder_marker(name: str, info: Mapping[str, object]) -> bool:

@@ -30,7 +30,6 @@ from dbanon.job.nulls import MERGE, RELEASED_NULLS
 from dbanon.job.policy import Policy
 from dbanon.methods import find_method
 from dbanon.partitioning.classes import require_budget
-from dbanon.partitioning.nulls import merge_patterns
 from dbanon.partitioning.strata import null_error, too_few_error_for_count
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
@@ -479,6 +478,8 @@ def _merge_rare_patterns(strata: list[_Stratum], k: int) -> list[_Stratum]:
 
     Strata with a pattern that is to be withheld stay separate.
     """
+    from dbanon.partitioning.nulls import merge_patterns
+
     merged_strata: dict[tuple[object, ...], _Stratum] = {}
     for key in dict.fromkeys(stratum.key for stratum in strata):
         strata_of_key = [stratum for stratum in strata if stratum.key == key]

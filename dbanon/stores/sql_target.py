@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dbanon.data.bands import CopyCoding
 from dbanon.data.counts import CodedCounts, CountRequests, Counts, JointHistories, Recount
@@ -15,10 +15,9 @@ from dbanon.data.types import JsonMapping
 from dbanon.errors import InvalidParameter, OutputExists, SourceChanged
 from dbanon.job.coding import coded_copy_attribute
 from dbanon.job.job import Job, SourceRequest
-from dbanon.job.private import PrivateJob
 from dbanon.job.pseudonym import pseudonym_attribute
 from dbanon.ledger import entries
-from dbanon.ledger.releases import plan_output
+from dbanon.ledger.outputs import plan_output
 from dbanon.ledger.source_history import EarlierRelease, SourceHistory, earlier_releases
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.attribute_disclosure import (
@@ -57,6 +56,9 @@ from dbanon.stores.sql_persons import (
     stage_release_persons,
 )
 from dbanon.stores.sql_source import SqlSource
+
+if TYPE_CHECKING:
+    from dbanon.job.private import PrivateJob
 
 # The share of ``write`` that staging takes, for the progress bar.
 _STAGING_SHARE = 0.3
@@ -542,8 +544,10 @@ class SqlTarget:
         # A release can only be refreshed if its source is in this database.
         request = None if is_source_elsewhere else build_request(draft)
         identity: dict[str, object] = {"person_salt": staged_release.salt}
-        if not is_source_elsewhere and (
-            table := self.session.catalog.find_existing(draft.relation.name)
+        if (
+            self.session.catalog.has_oids
+            and not is_source_elsewhere
+            and (table := self.session.catalog.find_existing(draft.relation.name))
         ):
             identity |= {"source_oid": table.oid, "source_owner_oid": table.owner_oid}
         # Store exact measures only in the database of the originals: anyone who may read the

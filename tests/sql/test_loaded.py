@@ -47,3 +47,16 @@ def test_a_backend_loads_it_itself(run_sql: Run) -> None:
     assert evaluate(run_sql, "'numpy' in sys.modules") == "False"
     run_sql("SELECT dbanon.check()")
     assert evaluate(run_sql, "'dbanon.doors.plpython' in sys.modules") == "True"
+
+
+@pytest.mark.own_python
+def test_the_first_call_exempts_modules_from_garbage_collection(run_sql: Run) -> None:
+    run_sql(_PYTHON)
+    assert evaluate(run_sql, "__import__('gc').get_freeze_count()") == "0"
+    run_sql("SELECT dbanon.check()")
+    n_exempt = evaluate(run_sql, "__import__('gc').get_freeze_count()")
+    assert int(n_exempt) > 10_000
+    assert evaluate(run_sql, "__import__('gc').isenabled()") == "True"
+    # A later call does not exempt what the connection has made since.
+    run_sql("SELECT dbanon.check()")
+    assert int(evaluate(run_sql, "__import__('gc').get_freeze_count()")) <= int(n_exempt)

@@ -13,8 +13,8 @@ from dbanon.doors.cli.main import main
 from dbanon.doors.engines import Engine
 from dbanon.doors.spelling import spell_cli_option
 from dbanon.errors import RulesNotTrusted
+from dbanon.job.columns import RULES_NOT_READ
 from dbanon.job.job import Job
-from dbanon.job.rules import RULES_NOT_READ
 from tests.sql.rule_owners import LEAKING, RELEASE, Connect, Run, not_trusted, roles
 from tests.sql.test_rules import DECLARE, PERSON
 

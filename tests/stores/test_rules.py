@@ -19,8 +19,9 @@ from dbanon.errors import (
     RuleWithoutColumn,
     SourceChanged,
 )
+from dbanon.job.columns import RULES_NOT_READ
 from dbanon.job.job import Job
-from dbanon.job.rules import RULES_NOT_READ, TableRules, validate_rules
+from dbanon.job.rules import TableRules, validate_rules
 from dbanon.run.open import open_store
 from dbanon.run.rules import apply_table_rules
 from dbanon.run.run_with_ledger import run_in_transactions

@@ -24,7 +24,7 @@ from dbanon.doors.cli.support import (
 from dbanon.errors import InvalidParameter, pluralize
 from dbanon.job.reading import Reading
 from dbanon.ledger.rules import NOT_TRUSTED
-from dbanon.stores.folders import is_row_file_url
+from dbanon.stores.schemes import is_row_file_url
 
 if TYPE_CHECKING:
     from rich.console import Group

@@ -15,7 +15,7 @@ from dbanon.doors.cli.log import Command, current_log
 from dbanon.doors.cli.option_groups import GroupedOptions
 from dbanon.doors.cli.options import click_option, parse_option_values, parse_table_options
 from dbanon.doors.cli.progress import print_warnings, show_progress
-from dbanon.doors.cli.releases import save_refusal_on_error, write_report
+from dbanon.doors.cli.report_files import save_refusal_on_error, write_report
 from dbanon.doors.cli.support import (
     ROWS_HELP,
     Decorator,

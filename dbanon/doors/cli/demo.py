@@ -12,13 +12,13 @@ from dbanon.data.memory import half_of_memory
 from dbanon.doors.cli.demo_data import generate_persons
 from dbanon.doors.cli.groups import DatabaseCommand
 from dbanon.doors.cli.progress import print_warnings, show_progress
-from dbanon.doors.cli.releases import write_report
 from dbanon.doors.cli.render import (
     print_results,
     report_table,
     rows_table,
     verification_table,
 )
+from dbanon.doors.cli.report_files import write_report
 from dbanon.doors.cli.support import handle_signals, report_errors
 from dbanon.doors.python import anonymize
 from dbanon.errors import InsufficientRights, InvalidParameter, MemoryLimit, OutputNotOurs

@@ -18,7 +18,7 @@ from dbanon.data.types import JsonObject
 from dbanon.doors.cli.jobs import FILE_ARGUMENT, JOB_OPTION, PASSWORD_OPTION
 from dbanon.doors.cli.log import current_log, print_message
 from dbanon.doors.cli.progress import print_warnings, show_progress
-from dbanon.doors.cli.releases import write_report
+from dbanon.doors.cli.report_files import write_report
 from dbanon.doors.cli.support import (
     Names,
     commit_guard,

@@ -44,6 +44,7 @@ from dbanon.doors.jobfile.problems import (
 )
 from dbanon.doors.jobfile.risk import build_risk, require_risk_options
 from dbanon.errors import DbanonError, InvalidParameter, nearest_names
+from dbanon.job.columns import RULES_NOT_READ
 from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.private import (
@@ -53,11 +54,9 @@ from dbanon.job.private import (
     build_private_job,
 )
 from dbanon.job.requirements import require_evaluation
-from dbanon.job.rules import RULES_NOT_READ
 from dbanon.job.synthesis import PRIVATE_METHODS
 from dbanon.sessions.names import RelationName, parse_relation
-from dbanon.stores.folders import FILE, is_row_file_url
-from dbanon.stores.objects import is_object
+from dbanon.stores.schemes import FILE, is_object, is_row_file_url
 
 # The options of private jobs, i.e. of the differentially private methods, whose rows are synthetic.
 # Fields of ``PrivateJob`` without an option, such as ``method``, are not among them.

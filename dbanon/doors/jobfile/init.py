@@ -55,7 +55,7 @@ from dbanon.run.open import open_store, supports_chains, supports_view_releases
 from dbanon.run.profiles import propose_coding
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
-from dbanon.stores.folders import is_row_file_url
+from dbanon.stores.schemes import is_row_file_url
 from dbanon.stores.sql_source import SqlSource
 
 if TYPE_CHECKING:

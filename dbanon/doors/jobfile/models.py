@@ -48,6 +48,7 @@ from dbanon.doors.jobfile.outcome import EVENTS, FIELDS, error_codes
 from dbanon.doors.jobfile.risk import RiskSpec
 from dbanon.doors.jobfile.schedule import require_schedule
 from dbanon.job.chain import Chain, ChainRules, require_chain_name, require_key_form
+from dbanon.job.columns import RULES_NOT_READ
 from dbanon.job.export import (
     CODES,
     COMPRESSIONS,
@@ -59,8 +60,7 @@ from dbanon.job.export import (
     Export,
 )
 from dbanon.job.job import IF_EXISTS, ON_NEW_COLUMN
-from dbanon.job.rules import RULES_NOT_READ
-from dbanon.stores.folders import is_row_file_url
+from dbanon.stores.schemes import is_row_file_url
 
 _REQUIRED_CHAIN_FIELDS: KeywordArguments = {
     "name": (Annotated[str, validator(require_chain_name)], ...),

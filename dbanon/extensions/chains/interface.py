@@ -13,7 +13,7 @@ from dbanon.errors import InvalidParameter
 from dbanon.extensions.chains import manage
 from dbanon.extensions.chains.manage import ChainShown, Measured
 from dbanon.run.open import open_store
-from dbanon.stores.folders import is_row_file_url
+from dbanon.stores.schemes import is_row_file_url
 
 if TYPE_CHECKING:
     from dbanon.extensions.chains.joint_measure import MeasuredReleases

@@ -18,7 +18,7 @@ from dbanon.data.files import REFUSE, open_regular_file
 from dbanon.errors import DatabaseNotFound, InvalidParameter, MissingDependency, TableNotFound
 from dbanon.extensions.lakes.catalog import ICEBERG, get_catalog, import_iceberg
 from dbanon.sessions.names import parse_relation
-from dbanon.stores.objects import ObjectPath, is_object
+from dbanon.stores.objects import ObjectPath
 from dbanon.stores.origins import (
     RowStream,
     empty_batch,
@@ -26,6 +26,7 @@ from dbanon.stores.origins import (
     select_columns,
     translate_failures,
 )
+from dbanon.stores.schemes import is_object
 from dbanon.stores.shared_clients import keep_clients_open
 
 if TYPE_CHECKING:

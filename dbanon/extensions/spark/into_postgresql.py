@@ -21,7 +21,7 @@ from dbanon.extensions.spark.staging import pair_released_columns, require_stage
 from dbanon.extensions.spark.tasks import hide_values_in_errors, translate_spark_errors
 from dbanon.job.job import Job
 from dbanon.ledger import entries
-from dbanon.ledger.releases import plan_output
+from dbanon.ledger.outputs import plan_output
 from dbanon.ledger.source_history import SourceHistory, earlier_releases
 from dbanon.release.report import Report
 from dbanon.run.date_shift import warn_of_unshifted_copies

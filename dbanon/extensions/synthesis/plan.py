@@ -28,7 +28,7 @@ from dbanon.job.private import PrivateJob
 from dbanon.job.synthesis import PrivateOptions
 from dbanon.ledger import budgets
 from dbanon.ledger.budgets import RecordedBudget
-from dbanon.ledger.releases import plan_output
+from dbanon.ledger.outputs import plan_output
 from dbanon.run.hierarchies import read_specs
 from dbanon.run.plan import require_roles, require_types
 from dbanon.sessions.base import Output, Relation

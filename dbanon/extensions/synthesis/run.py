@@ -37,7 +37,7 @@ from dbanon.job.concentrated import Cost
 from dbanon.job.private import PrivateJob
 from dbanon.ledger import budgets, entries
 from dbanon.ledger.budgets import RecordedBudget
-from dbanon.ledger.releases import plan_output
+from dbanon.ledger.outputs import plan_output
 from dbanon.release.private_report import PrivateReport
 from dbanon.release.words import now
 from dbanon.run.run import PhaseProgress

@@ -62,7 +62,7 @@ from dbanon.run.tree_counts import count_tree
 from dbanon.run.verify import Verification, verify
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import parse_relation
-from dbanon.stores.folders import is_row_file_url
+from dbanon.stores.schemes import is_row_file_url
 from dbanon.stores.sql_source import SqlSource
 
 

@@ -38,7 +38,7 @@ from dbanon.extensions.workbench.tasks import NO_FORM, FormRequest
 from dbanon.job.nulls import NULL_POLICIES
 from dbanon.job.rules import WEIGHT
 from dbanon.sessions.names import RelationName, parse_relation
-from dbanon.stores.folders import is_row_file_url
+from dbanon.stores.schemes import is_row_file_url
 
 MAX_FIELDS = 5_000
 # Allowed file names: not hidden, without a directory, and without special characters of shells.

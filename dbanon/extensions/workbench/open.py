@@ -29,7 +29,7 @@ from dbanon.extensions.workbench.state import (
 )
 from dbanon.job.job import Job
 from dbanon.job.reading import Reading
-from dbanon.stores.folders import is_row_file_url
+from dbanon.stores.schemes import is_row_file_url
 
 JOB_FILE_SUFFIXES = (".yaml", ".yml")
 # Options of a release, which the workbench writes under ``defaults`` or in the job.

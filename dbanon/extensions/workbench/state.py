@@ -23,7 +23,7 @@ from dbanon.job.reading import DEFAULT_READING, Reading
 from dbanon.job.rules import WEIGHT
 from dbanon.release.distribution import least_displayed_rows
 from dbanon.run.open import open_store, supports_view_releases
-from dbanon.stores.folders import is_row_file_url
+from dbanon.stores.schemes import is_row_file_url
 
 if TYPE_CHECKING:
     from dbanon.advice.answer import Advice

@@ -40,11 +40,11 @@ class DuckdbPublication(Publication):
             raise read_only_error()
 
     def ensure_schema(self, name: RelationName) -> None:
-        is_new_schema = not has_schema(self._connection.rows, name)
+        # Warn of new schemas for releases only, not of the ledger's.
+        is_new_schema = name.schema != LEDGER_SCHEMA and not has_schema(self._connection.rows, name)
         schema = RelationName(name.catalog, str(name.schema)).quoted
         self._connection.run(f"CREATE SCHEMA IF NOT EXISTS {schema}")
-        # Warn of new schemas for releases only, not of the ledger's.
-        if is_new_schema and name.schema != LEDGER_SCHEMA:
+        if is_new_schema:
             warn_caller(schema_created(str(name.schema)))
 
     def create_table(

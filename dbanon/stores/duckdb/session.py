@@ -96,11 +96,14 @@ class DuckdbSession(FileSession):
         query = (
             f"SELECT {', '.join(expressions)} FROM {source.from_clause}{joins}{source.where_clause}"
         )
-        if 0 < source.estimated_rows <= min(chunk_rows, _MAX_NUMPY_ROWS):
-            arrays = self.connection.arrays(query)
-            if len(arrays[0]):
-                yield _to_chunk(arrays, attributes)
-            return
+        max_rows = min(chunk_rows, _MAX_NUMPY_ROWS)
+        if 0 < source.estimated_rows <= max_rows:
+            # The estimate does not count the rows that a caller's transaction has yet to commit.
+            arrays = self.connection.arrays(f"{query} LIMIT {max_rows + 1}")
+            if len(arrays[0]) <= max_rows:
+                if len(arrays[0]):
+                    yield _to_chunk(arrays, attributes)
+                return
         from dbanon.stores.duckdb import arrow
 
         for batch in self.connection.batches(query, chunk_rows):

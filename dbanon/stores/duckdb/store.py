@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -102,19 +101,20 @@ class DuckdbStore(FileDatabase):
             connection = self._database
             _require_idle(connection)
         try:
-            if isinstance(self._database, str):
-                with translate_errors():
+            with translate_errors():
+                values = _setting_values(connection, (*_RESOURCE_SETTINGS, *_PINNED_VALUES))
+                if isinstance(self._database, str):
                     if self._limit_statements or self._spill_statements:
                         # Other connections of this process to the file share these settings.
-                        previous_values = _setting_values(connection, _RESOURCE_SETTINGS)
+                        previous_values = {name: values[name] for name in _RESOURCE_SETTINGS}
                         # DuckDB displays the limit truncated to one decimal. Append the digit 5,
                         # so that the restored limit is displayed in the same way.
-                        previous_values["memory_limit"] = re.sub(
-                            r"(\.\d) ", r"\g<1>5 ", previous_values["memory_limit"]
-                        )
+                        number, _, unit = values["memory_limit"].partition(" ")
+                        if "." in number:
+                            previous_values["memory_limit"] = f"{number}5 {unit}"
                     for setting in (*self._limit_statements, *self._spill_statements):
                         connection.execute(setting)
-            previous_values |= _pin_settings(connection)
+            previous_values |= _pin_settings(connection, values)
             with translate_errors():
                 connection.execute("BEGIN TRANSACTION")
             session = self._new_session(connection)
@@ -205,19 +205,23 @@ def _require_idle(connection: duckdb.DuckDBPyConnection) -> None:
         raise open_transaction_error("DuckDB")
 
 
-def _pin_settings(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+def _pin_settings(
+    connection: duckdb.DuckDBPyConnection, values: Mapping[str, str]
+) -> dict[str, str]:
     """Pin settings that change what statements mean; returns their previous values.
+
+    Parameters
+    ----------
+    values : the current values by name.
 
     Raises
     ------
     InvalidParameter : one differs, and the connection's configuration is locked.
     """
-    with translate_errors():
-        values = _setting_values(connection, _PINNED_VALUES)
     previous_values = {
-        name: value
-        for name, value in values.items()
-        if value.upper() != _PINNED_VALUES[name].upper()
+        name: values[name]
+        for name, pinned_value in _PINNED_VALUES.items()
+        if values[name].upper() != pinned_value.upper()
     }
     for name in previous_values:
         try:

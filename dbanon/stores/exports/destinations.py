@@ -30,7 +30,8 @@ from dbanon.data.extension import find_table_format, load
 from dbanon.errors import DatabaseUnreachable, InvalidParameter, OutputExists
 from dbanon.sessions.thread_connections import thread_connections
 from dbanon.stores.exports.problems import access_error, write_error
-from dbanon.stores.objects import ObjectPath, ObjectStat, is_object
+from dbanon.stores.objects import ObjectPath, ObjectStat
+from dbanon.stores.schemes import is_object
 from dbanon.stores.scratch import ABANDONED_AFTER_SECONDS
 
 if TYPE_CHECKING:

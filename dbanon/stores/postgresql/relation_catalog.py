@@ -54,6 +54,8 @@ class _Relation(NamedTuple):
 class PostgresqlCatalog(Catalog):
     """The catalog of a PostgreSQL database."""
 
+    has_oids = True
+
     _connection: PostgresqlConnection
 
     def __init__(self, connection: PostgresqlConnection) -> None:

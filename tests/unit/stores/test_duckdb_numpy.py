@@ -101,3 +101,19 @@ def test_staged_decimals_are_exact() -> None:
     column = ReleasedColumn(decimal, np.array([1, -(2**62), 99]))
     texts = [row[1] for row in stage(1000, [column])[:3]]
     assert texts == ["0.01", "-46116860184273879.04", "0.99"]
+
+
+def test_uncommitted_rows_do_not_exceed_a_chunk() -> None:
+    """The catalog's estimate of rows does not count those of a caller's open transaction."""
+    with duckdb.connect() as driver:
+        driver.execute("CREATE TABLE t AS SELECT range AS a FROM range(1000)")
+        driver.execute("BEGIN")
+        driver.execute("INSERT INTO t SELECT range FROM range(1000, 30000)")
+        session = DuckdbSession(driver)
+        source = session.catalog.with_row_locator(
+            session.catalog.find_source(RelationName("main", "t")), ()
+        )
+        chunks = list(session.read_chunks(source, [source.attribute("a")], 2048))
+    assert max(len(chunk.keys) for chunk in chunks) <= 2048
+    numbers = np.concatenate([chunk.numbers[:, 0] for chunk in chunks])
+    np.testing.assert_array_equal(np.sort(numbers), np.arange(30_000))
