@@ -17,7 +17,7 @@ import dataclasses
 import reprlib
 from collections.abc import Callable
 from functools import partial
-from inspect import Parameter, Signature
+from inspect import Parameter, Signature, get_annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -63,7 +63,9 @@ else:
         if cls is None:
             return partial(dataclass, frozen=frozen, eq=eq, repr=repr, kw_only=kw_only)
         has_hash = vars(cls).get("__hash__") is not None
-        annotations = cls.__annotations__
+        # The standard library requires that subclasses of frozen classes are frozen.
+        has_dataclass_base = any(map(dataclasses.is_dataclass, cls.__mro__[1:]))
+        annotations = get_annotations(cls)
         # The standard library matches each annotation that is a text with several patterns, to find
         # these names. That takes a third of its time, so replace texts without them meanwhile.
         cls.__annotations__ = {
@@ -72,22 +74,9 @@ else:
             else annotation
             for name, annotation in annotations.items()
         }
-        base_params = [
-            base.__dataclass_params__ for base in cls.__mro__[1:] if dataclasses.is_dataclass(base)
-        ]
-        if not all(params.frozen for params in base_params):
-            raise TypeError("cannot inherit frozen dataclass from a non-frozen one")
-        # Below a frozen class the standard library requires another one, and compiles two methods
-        # for it. So the bases pretend not to be frozen meanwhile.
-        for params in base_params:
-            params.frozen = False
-        try:
-            decorated = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(
-                cls
-            )
-        finally:
-            for params in base_params:
-                params.frozen = True
+        decorated = dataclasses.dataclass(
+            init=False, repr=False, eq=False, frozen=has_dataclass_base, kw_only=kw_only
+        )(cls)
         cls.__annotations__ = annotations
         # The methods below make the class frozen, so declare it so.
         decorated.__dataclass_params__.frozen = True
