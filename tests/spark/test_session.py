@@ -131,10 +131,11 @@ def test_our_session_does_not_leak_records(
 def test_packets_fit_into_regions_of_the_heap(spark: SparkSession) -> None:
     java: Any = spark.sparkContext._jvm
     arguments = java.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
-    assert own_settings._JAVA_OPTIONS in list(arguments)
+    options = own_settings._JAVA_OPTIONS.split()
+    assert set(options) <= set(arguments)
     executor_options = spark.sparkContext.getConf().get("spark.executor.defaultJavaOptions", "")
     assert executor_options == own_settings._JAVA_OPTIONS
-    region_bytes = int(own_settings._JAVA_OPTIONS.removeprefix("-XX:G1HeapRegionSize=")[:-1]) << 20
+    region_bytes = int(options[0].removeprefix("-XX:G1HeapRegionSize=")[:-1]) << 20
     assert region_bytes // 2 > MAX_PACKET_BYTES
     assert own_settings._JAVA_OPTIONS not in os.environ.get("SPARK_SUBMIT_OPTS", "")
 

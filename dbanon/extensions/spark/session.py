@@ -53,9 +53,11 @@ _REQUIRED_SETTINGS = {
 # Defaults that the caller may override.
 _DEFAULT_SETTINGS = {"spark.ui.showConsoleProgress": "false", "spark.io.encryption.enabled": "true"}
 _LOCAL_DIR = "spark.local.dir"
-# Java's default collector (G1) marks the whole heap again and again if arrays take half a region or
-# more, as packets of rows do in its default regions. Other collectors ignore the option.
-_JAVA_OPTIONS = "-XX:G1HeapRegionSize=16m"
+# Java's default collector (G1) marks the whole heap whenever an array takes half a region, as a
+# packet of rows does in its default regions, and whenever Spark's classes outgrow a small limit. On
+# a busy machine it keeps so few new objects, for the sake of short pauses, that it collects all the
+# time. Other collectors accept these options.
+_JAVA_OPTIONS = "-XX:G1HeapRegionSize=16m -XX:MetaspaceSize=256m -XX:MaxGCPauseMillis=1000"
 _EXECUTOR_JAVA_OPTIONS = "spark.executor.defaultJavaOptions"
 # The setting for the number of partitions of sorts and groupings, and Spark's default. The default
 # is replaced by a number that fits the rows; any other value is the caller's choice.
