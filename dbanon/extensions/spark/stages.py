@@ -131,33 +131,7 @@ class ClusterStages:
         uncut_forest = Forest(tuple(strata), tuple(trees), np.empty(0, np.int32))
         if not n_blocks_by_stratum:
             return self._finish_forest(uncut_forest, Counter())
-        sample_sizes = {
-            n: min(sample_size(n_blocks), strata[n].n_units)
-            for n, n_blocks in n_blocks_by_stratum.items()
-        }
-        no_hash_limits = dict.fromkeys(n_blocks_by_stratum, MAX_HASH)
-        samples: list[StratumSample] = []
-        if sample_rows:
-            samples = list(
-                SampleRecords(self.context, uncut_forest, no_hash_limits)(
-                    pa.concat_tables(sample_rows)
-                )
-            )
-        counts_by_stratum = {sample.stratum_number: len(sample.keys) for sample in samples}
-        undersampled_strata = [
-            n for n in n_blocks_by_stratum if counts_by_stratum.get(n, 0) < sample_sizes[n]
-        ]
-        if undersampled_strata:
-            hash_limits = {
-                n: hash_limit(sample_sizes[n], strata[n].n_units) for n in undersampled_strata
-            }
-            samples = [sample for sample in samples if sample.stratum_number not in hash_limits]
-            samples += collect_from(
-                rows,
-                SampleRecords(self.context, uncut_forest, hash_limits),
-                self._rows_per_piece,
-                ROWS,
-            )
+        samples = self._sample_strata(rows, uncut_forest, n_blocks_by_stratum, sample_rows)
         # The axes describe the coordinates: the hierarchy of each, if any, and its width.
         # They do not depend on records, so a space without records has them.
         axes = make_space_builder(
@@ -195,6 +169,47 @@ class ClusterStages:
                 )
             )
         return self._finish_forest(cut_forest, leaf_counts)
+
+    def _sample_strata(
+        self,
+        rows: DataFrame,
+        forest: Forest,
+        n_blocks_by_stratum: Mapping[int, int],
+        sample_rows: Sequence[pa.Table],
+    ) -> list[StratumSample]:
+        """Return a sample of each stratum to cut; see ``cut_strata`` for its rows.
+
+        Parameters
+        ----------
+        forest : the strata, without cuts.
+        """
+        sample_sizes = {
+            n: min(sample_size(n_blocks), forest.strata[n].n_units)
+            for n, n_blocks in n_blocks_by_stratum.items()
+        }
+        no_hash_limits = dict.fromkeys(n_blocks_by_stratum, MAX_HASH)
+        samples: list[StratumSample] = []
+        if sample_rows:
+            samples = list(
+                SampleRecords(self.context, forest, no_hash_limits)(pa.concat_tables(sample_rows))
+            )
+        counts_by_stratum = {sample.stratum_number: len(sample.keys) for sample in samples}
+        undersampled_strata = [
+            n for n in n_blocks_by_stratum if counts_by_stratum.get(n, 0) < sample_sizes[n]
+        ]
+        if undersampled_strata:
+            hash_limits = {
+                n: hash_limit(sample_sizes[n], forest.strata[n].n_units)
+                for n in undersampled_strata
+            }
+            samples = [sample for sample in samples if sample.stratum_number not in hash_limits]
+            samples += collect_from(
+                rows,
+                SampleRecords(self.context, forest, hash_limits),
+                self._rows_per_piece,
+                ROWS,
+            )
+        return samples
 
     @property
     def _rows_per_piece(self) -> int | None:
