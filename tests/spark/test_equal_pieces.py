@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +11,7 @@ from pyspark.sql import functions as sql
 
 import dbanon
 import dbanon.spark
+from dbanon.extensions.spark import stages
 from tests.spark.test_equal_local import NUMBERS, both, hex_floats, in_files, on_spark, table
 
 ARGUMENTS = NUMBERS | {"refine": "pass", "method": "vmdav", "block_size": 500}
@@ -69,6 +72,68 @@ def test_other_keys_are_orders(spark, tmp_path, key):
         spark, in_files(spark, frame, tmp_path), keep=keep, **NUMBERS | {"key": key}
     )
     assert hex_floats(spark_rows) == hex_floats(local)
+
+
+def test_rows_are_not_counted_if_a_sample_proves_that_blocks_are_large(
+    spark, tmp_path, monkeypatch
+):
+    counted = []
+
+    class CountingLeaves(stages.CountLeaves):
+        def __init__(self, *arguments):
+            counted.append(arguments)
+            super().__init__(*arguments)
+
+        def __reduce__(self):
+            # Workers know only the class that this one extends.
+            return stages_count_leaves, (self.context, self.forest)
+
+    stages_count_leaves = stages.CountLeaves
+    monkeypatch.setattr(stages, "CountLeaves", CountingLeaves)
+    # The sample has 1,000 of 6,000 rows.
+    monkeypatch.setattr("dbanon.partitioning.cuts._MIN_SAMPLED", 0)
+    rows = in_files(spark, table(6000), tmp_path)
+    arguments = NUMBERS | {"block_size": 3000}
+    proven, _ = on_spark(spark, rows, **arguments)
+    assert not counted
+    monkeypatch.setattr(stages, "_CERTAINTY", math.inf)
+    unproven, _ = on_spark(spark, rows, **arguments)
+    assert len(counted) == 1
+    assert hex_floats(proven) == hex_floats(unproven)
+    # A sample of all rows has counted them.
+    monkeypatch.setattr("dbanon.partitioning.cuts._MIN_SAMPLED", 6000)
+    on_spark(spark, rows, **arguments)
+    assert len(counted) == 1
+
+
+def log_upper_tail(count, n, p):
+    """The logarithm of the probability that a binomial variable is at least ``count``."""
+    logs = [
+        math.lgamma(n + 1)
+        - math.lgamma(i + 1)
+        - math.lgamma(n - i + 1)
+        + i * math.log(p)
+        + (n - i) * math.log1p(-p)
+        for i in range(count, n + 1)
+    ]
+    return max(logs) + math.log(sum(math.exp(x - max(logs)) for x in logs))
+
+
+@pytest.mark.parametrize(
+    ("n_units", "min_units"), [(4000, 5), (4000, 150), (100_000, 2500), (4_000_000, 2500)]
+)
+def test_what_a_sample_proves_of_a_leaf(n_units, min_units):
+    n_sampled, share = 1000, min_units / n_units
+    # The second of two leaves is the smaller one.
+    least = min(
+        count
+        for count in range(n_sampled // 2 + 1)
+        if stages._proves_large(np.array([n_sampled - count, count]), n_units, min_units)
+    )
+    assert log_upper_tail(least, n_sampled, share) <= -50.0
+    # Chernoff's bound wastes little.
+    assert log_upper_tail(least - 1, n_sampled, share) > -60.0
+    assert not stages._proves_large(np.array([n_sampled, 0]), n_units, min_units)
 
 
 def test_all_rows_equal(spark, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import warnings
@@ -18,6 +19,7 @@ from dbanon.errors import (
     WorkersNotPrivate,
 )
 from dbanon.extensions.spark import session as own_settings
+from dbanon.extensions.spark.layout import MAX_PACKET_BYTES
 from dbanon.extensions.spark.session import (
     batches_of_any_size,
     describe_differences,
@@ -124,6 +126,18 @@ def test_our_session_does_not_leak_records(
     with pytest.warns(WorkersNotPrivate, match=r"io\.encryption") as caught:
         anonymize(frame, quasi_identifiers=["age"], k=5)
     assert [Path(caught_warning.filename) for caught_warning in caught] == [Path(__file__)]
+
+
+def test_packets_fit_into_regions_of_the_heap(spark: SparkSession) -> None:
+    java: Any = spark.sparkContext._jvm
+    arguments = java.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
+    options = own_settings._JAVA_OPTIONS.split()
+    assert set(options) <= set(arguments)
+    executor_options = spark.sparkContext.getConf().get("spark.executor.defaultJavaOptions", "")
+    assert executor_options == own_settings._JAVA_OPTIONS
+    region_bytes = int(options[0].removeprefix("-XX:G1HeapRegionSize=")[:-1]) << 20
+    assert region_bytes // 2 > MAX_PACKET_BYTES
+    assert own_settings._JAVA_OPTIONS not in os.environ.get("SPARK_SUBMIT_OPTS", "")
 
 
 def test_a_cluster_that_keeps_records_private(on_cluster: SparkSession, cluster: Cluster) -> None:

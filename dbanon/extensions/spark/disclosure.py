@@ -224,13 +224,16 @@ class SparkCounts:
         columns = [*(f"q{index}" for index in range(len(self.names))), *layout.internal_retained]
         hash_limit = max(round(sample_rows / self.n_rows * _HASH_MODULUS), 1)
         sample = self.hashed_rows.where(sql.pmod(sql.col(KEY), sql.lit(_HASH_MODULUS)) < hash_limit)
-        counts = [count(name) for name in columns for count in (sql.count, sql.count_distinct)]
-        [(n_sampled, *sample_counts)] = sample.agg(sql.count(sql.lit(1)), *counts).collect()
-        pairs = zip(sample_counts[::2], sample_counts[1::2], strict=True)
+        # Spark orders the distinct counts of an aggregate in a new way each time, and Java would
+        # compile each order. So all columns become one, next to the index of the column.
+        values = sample.select(sql.posexplode(sql.array(*columns)).alias("column", "value"))
+        counts = values.groupBy("column").agg(
+            sql.count(sql.lit(1)), sql.count("value"), sql.count_distinct("value")
+        )
         # A finding is None if the sample proves nothing, as when two of its rows share a value.
         findings = {
-            column: prove_nearly_unique(column, self.n_rows, n_sampled, n_values, n_distinct)
-            for column, (n_values, n_distinct) in zip(columns, pairs, strict=True)
+            columns[index]: prove_nearly_unique(columns[index], self.n_rows, *sample_counts)
+            for index, *sample_counts in counts.collect()
         }
         return {column: finding for column, finding in findings.items() if finding is not None}
 

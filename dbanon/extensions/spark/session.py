@@ -24,6 +24,7 @@ from dbanon.extensions.spark.tasks import translate_spark_errors
 from dbanon.stores.scratch import create_locked_directory
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
@@ -52,6 +53,12 @@ _REQUIRED_SETTINGS = {
 # Defaults that the caller may override.
 _DEFAULT_SETTINGS = {"spark.ui.showConsoleProgress": "false", "spark.io.encryption.enabled": "true"}
 _LOCAL_DIR = "spark.local.dir"
+# Java's default collector (G1) marks the whole heap whenever an array takes half a region, as a
+# packet of rows does in its default regions, and whenever Spark's classes outgrow a small limit. On
+# a busy machine it keeps so few new objects, for the sake of short pauses, that it collects all the
+# time. Other collectors accept these options.
+_JAVA_OPTIONS = "-XX:G1HeapRegionSize=16m -XX:MetaspaceSize=256m -XX:MaxGCPauseMillis=1000"
+_EXECUTOR_JAVA_OPTIONS = "spark.executor.defaultJavaOptions"
 # The setting for the number of partitions of sorts and groupings, and Spark's default. The default
 # is replaced by a number that fits the rows; any other value is the caller's choice.
 SHUFFLE_PARTITIONS, _DEFAULT_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions", "200"
@@ -113,7 +120,12 @@ def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSes
     settings = {**_DEFAULT_SETTINGS, **settings, **_REQUIRED_SETTINGS}
     try:
         with translate_spark_errors("opening a session"):
-            settings[_LOCAL_DIR] = _create_private_directories(master, settings)
+            conf_of_files = _start_java(master, settings)
+            settings[_LOCAL_DIR] = _create_private_directories(conf_of_files, settings)
+            settings.setdefault(
+                _EXECUTOR_JAVA_OPTIONS,
+                str(conf_of_files.get(_EXECUTOR_JAVA_OPTIONS, _JAVA_OPTIONS)),
+            )
             for name, value in settings.items():
                 builder = builder.config(name, value)
             session: SparkSession = builder.getOrCreate()
@@ -128,27 +140,43 @@ def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSes
     return session
 
 
-def _create_private_directories(master: str, settings: Mapping[str, str]) -> str:
-    """Create directories for Spark's files below the configured ones, for this account only.
-
-    Returns them separated by commas, as the setting ``spark.local.dir`` needs them.
-    """
+def _start_java(master: str, settings: Mapping[str, str]) -> SparkConf:
+    """Start Java, which alone can read Spark's settings files, and return the settings."""
     from pyspark import SparkConf, SparkContext
 
-    # Only Java can read Spark's settings files, so the JVM starts first. It must not inherit this
-    # variable, which would override the setting ``spark.local.dir`` of the session.
-    local_dirs = os.environ.pop("SPARK_LOCAL_DIRS", None)
+    environment = dict(os.environ)
+    # Java must not inherit this variable, which would override ``spark.local.dir`` of the session.
+    os.environ.pop("SPARK_LOCAL_DIRS", None)
+    # Options of Spark's settings follow those of this variable, and override them.
+    submit_options = environment.get("SPARK_SUBMIT_OPTS", "")
+    os.environ["SPARK_SUBMIT_OPTS"] = f"{_JAVA_OPTIONS} {submit_options}".strip()
     try:
         spark_conf = SparkConf(loadDefaults=False).setMaster(master).setAll(list(settings.items()))
         SparkContext._ensure_initialized(conf=spark_conf)
     finally:
-        if local_dirs is not None:
-            os.environ["SPARK_LOCAL_DIRS"] = local_dirs
-    java: JavaObject = SparkContext._jvm
-    conf = SparkConf(_jvm=java)
+        for name in ("SPARK_LOCAL_DIRS", "SPARK_SUBMIT_OPTS"):
+            os.environ.pop(name, None)
+            if name in environment:
+                os.environ[name] = environment[name]
+    return SparkConf(_jvm=SparkContext._jvm)
+
+
+def _create_private_directories(conf: SparkConf, settings: Mapping[str, str]) -> str:
+    """Create directories for Spark's files below the configured ones, for this account only.
+
+    Returns them separated by commas, as the setting ``spark.local.dir`` needs them.
+
+    Parameters
+    ----------
+    conf : the settings of Spark's files.
+    """
+    from pyspark import SparkContext
+
     if _LOCAL_DIR in settings:
         conf.set(_LOCAL_DIR, settings[_LOCAL_DIR])
+    java: JavaObject = SparkContext._jvm
     configured = java.org.apache.spark.util.Utils.getConfiguredLocalDirs(conf._jconf)
+    local_dirs = os.environ.get("SPARK_LOCAL_DIRS")
     directories = local_dirs.split(",") if local_dirs else [str(path) for path in configured]
     return ",".join(str(create_locked_directory(path)) for path in directories)
 

@@ -67,6 +67,10 @@ _BLOCKS_PER_TASK = 4
 # rows are costly.
 ROWS_SENT_PER_TASK = 256
 
+# A sample proves that a leaf is large enough if a smaller leaf would have so many sampled records
+# with a probability of at most exp(-_CERTAINTY).
+_CERTAINTY = 50.0
+
 # The name of the stage that merges classes until they satisfy privacy models.
 MERGE_FOR_MODELS = "merge_for_models"
 
@@ -105,6 +109,9 @@ class ClusterStages:
     ) -> Forest:
         """Cut strata into blocks by a sample of records, and count the records of the blocks.
 
+        The rows are not read if the sample has all of them, or proves that no leaf is too small.
+        Then the counts only tell how to distribute blocks over tasks, and estimates suffice.
+
         Parameters
         ----------
         rows : packets of all rows.
@@ -124,38 +131,13 @@ class ClusterStages:
         uncut_forest = Forest(tuple(strata), tuple(trees), np.empty(0, np.int32))
         if not n_blocks_by_stratum:
             return self._finish_forest(uncut_forest, Counter())
-        sample_sizes = {
-            n: min(sample_size(n_blocks), strata[n].n_units)
-            for n, n_blocks in n_blocks_by_stratum.items()
-        }
-        no_hash_limits = dict.fromkeys(n_blocks_by_stratum, MAX_HASH)
-        samples: list[StratumSample] = []
-        if sample_rows:
-            samples = list(
-                SampleRecords(self.context, uncut_forest, no_hash_limits)(
-                    pa.concat_tables(sample_rows)
-                )
-            )
-        counts_by_stratum = {sample.stratum_number: len(sample.keys) for sample in samples}
-        undersampled_strata = [
-            n for n in n_blocks_by_stratum if counts_by_stratum.get(n, 0) < sample_sizes[n]
-        ]
-        if undersampled_strata:
-            hash_limits = {
-                n: hash_limit(sample_sizes[n], strata[n].n_units) for n in undersampled_strata
-            }
-            samples = [sample for sample in samples if sample.stratum_number not in hash_limits]
-            samples += collect_from(
-                rows,
-                SampleRecords(self.context, uncut_forest, hash_limits),
-                self._rows_per_piece,
-                ROWS,
-            )
+        samples = self._sample_strata(rows, uncut_forest, n_blocks_by_stratum, sample_rows)
         # The axes describe the coordinates: the hierarchy of each, if any, and its width.
         # They do not depend on records, so a space without records has them.
         axes = make_space_builder(
             build_empty_microdata(self.context), self.context.clustered_statistics, self.policy
         )(np.empty(0, np.int64)).axes
+        leaf_counts, are_proven = Counter[tuple[int, int]](), True
         for number, n_blocks in n_blocks_by_stratum.items():
             stratum_samples = [sample for sample in samples if sample.stratum_number == number]
             keys = np.concatenate([sample.keys for sample in stratum_samples])
@@ -163,21 +145,71 @@ class ClusterStages:
             order = np.argsort(keys, kind="stable")
             keys, points = keys[order], points[order]
             sampled_rows = sample_positions(keys, n_blocks)
-            trees[number] = Tree(
-                cuts=Cuts.fit(
-                    points[sampled_rows],
-                    n_blocks,
-                    # Across the direction with the largest variance.
-                    direction=0,
-                    keys=keys[sampled_rows],
-                    axes=axes,
-                )
+            cuts = Cuts.fit(
+                points[sampled_rows],
+                n_blocks,
+                # Across the direction with the largest variance.
+                direction=0,
+                keys=keys[sampled_rows],
+                axes=axes,
+            )
+            trees[number] = Tree(cuts=cuts)
+            sample_counts = np.bincount(cuts.assign(points, keys), minlength=n_blocks)
+            n_units = strata[number].n_units
+            for leaf, count in enumerate(sample_counts.tolist()):
+                leaf_counts[number, leaf] = count * n_units // len(keys)
+            are_proven &= len(keys) == n_units or _proves_large(
+                sample_counts, n_units, block_sizes.min_records
             )
         cut_forest = replace(uncut_forest, trees=tuple(trees))
-        leaf_counts = _sum_counters(
-            collect_from(rows, CountLeaves(self.context, cut_forest), self._rows_per_piece, ROWS)
-        )
+        if not are_proven:
+            leaf_counts = _sum_counters(
+                collect_from(
+                    rows, CountLeaves(self.context, cut_forest), self._rows_per_piece, ROWS
+                )
+            )
         return self._finish_forest(cut_forest, leaf_counts)
+
+    def _sample_strata(
+        self,
+        rows: DataFrame,
+        forest: Forest,
+        n_blocks_by_stratum: Mapping[int, int],
+        sample_rows: Sequence[pa.Table],
+    ) -> list[StratumSample]:
+        """Return a sample of each stratum to cut; see ``cut_strata`` for its rows.
+
+        Parameters
+        ----------
+        forest : the strata, without cuts.
+        """
+        sample_sizes = {
+            n: min(sample_size(n_blocks), forest.strata[n].n_units)
+            for n, n_blocks in n_blocks_by_stratum.items()
+        }
+        no_hash_limits = dict.fromkeys(n_blocks_by_stratum, MAX_HASH)
+        samples: list[StratumSample] = []
+        if sample_rows:
+            samples = list(
+                SampleRecords(self.context, forest, no_hash_limits)(pa.concat_tables(sample_rows))
+            )
+        counts_by_stratum = {sample.stratum_number: len(sample.keys) for sample in samples}
+        undersampled_strata = [
+            n for n in n_blocks_by_stratum if counts_by_stratum.get(n, 0) < sample_sizes[n]
+        ]
+        if undersampled_strata:
+            hash_limits = {
+                n: hash_limit(sample_sizes[n], forest.strata[n].n_units)
+                for n in undersampled_strata
+            }
+            samples = [sample for sample in samples if sample.stratum_number not in hash_limits]
+            samples += collect_from(
+                rows,
+                SampleRecords(self.context, forest, hash_limits),
+                self._rows_per_piece,
+                ROWS,
+            )
+        return samples
 
     @property
     def _rows_per_piece(self) -> int | None:
@@ -428,6 +460,24 @@ def sample_hash_limit(policy: Policy, n_rows: int) -> int | None:
     """
     n_blocks = _require_block_sizes(policy).block_count_for(n_rows)
     return None if n_blocks is None else hash_limit(sample_size(n_blocks), n_rows)
+
+
+def _proves_large(sample_counts: NDArray[np.int64], n_units: int, min_units: int) -> bool:
+    """Return whether a sample proves that each leaf has at least ``min_units`` units.
+
+    By Chernoff's bound for the upper tail of a binomial distribution.
+
+    Parameters
+    ----------
+    sample_counts : int64 (n_leaves,), the number of sampled units in each leaf.
+    n_units : number of units in the stratum.
+    """
+    # The expected number of sampled units in a leaf of minimum size.
+    mean = min_units * sample_counts.sum() / n_units
+    if sample_counts.min() <= mean:
+        return False
+    exponents = sample_counts * np.log(sample_counts / mean) - sample_counts + mean
+    return bool(exponents.min() >= _CERTAINTY)
 
 
 def _make_nullable(schema: StructType) -> StructType:

@@ -177,12 +177,19 @@ def pack_by_task(rows: pa.Table, blocks: NDArray[np.int64], forest: Forest) -> I
         rows = rows.drop_columns([BLOCK])
     rows = rows.append_column(BLOCK, pa.array(blocks.astype(np.int32)))
     tasks = forest.task_of_block[blocks]
-    order = np.argsort(tasks, kind="stable")
+    order = _order_of_numbers(tasks)
     rows, tasks = rows.take(pa.array(order)), tasks[order]
     starts = [0, *(np.flatnonzero(np.diff(tasks)) + 1).tolist(), len(tasks)]
     for start, end in itertools.pairwise(starts):
         if end > start:
             yield Packet(rows.slice(start, end - start), int(tasks[start]))
+
+
+def _order_of_numbers(numbers: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Return the stable order of numbers of blocks or tasks, which are not negative, int64 (n,)."""
+    # numpy sorts integers of 8 or 16 bits by their digits, in a tenth of the time.
+    narrow = numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
+    return np.argsort(narrow, kind="stable")
 
 
 def _select_sampled(rows: pa.Table, hash_limit: int) -> pa.Table:
@@ -258,7 +265,7 @@ class ClusterBlocks:
 
     def __call__(self, rows: pa.Table) -> Iterator[object]:
         blocks = combine_chunks(rows[BLOCK]).to_numpy(zero_copy_only=False)
-        order = np.argsort(blocks, kind="stable")
+        order = _order_of_numbers(blocks)
         released_blocks = []
         for block_rows in np.split(order, np.flatnonzero(np.diff(blocks[order])) + 1):
             number = int(blocks[block_rows[0]])
