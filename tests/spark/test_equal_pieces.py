@@ -74,7 +74,7 @@ def test_other_keys_are_orders(spark, tmp_path, key):
     assert hex_floats(spark_rows) == hex_floats(local)
 
 
-def test_rows_are_not_counted_if_a_sample_proves_that_blocks_are_large(
+def test_rows_are_not_counted_if_a_sample_shows_that_blocks_are_large(
     spark, tmp_path, monkeypatch
 ):
     counted = []
@@ -94,12 +94,12 @@ def test_rows_are_not_counted_if_a_sample_proves_that_blocks_are_large(
     monkeypatch.setattr("dbanon.partitioning.cuts._MIN_SAMPLED", 0)
     rows = in_files(spark, table(6000), tmp_path)
     arguments = NUMBERS | {"block_size": 3000}
-    proven, _ = on_spark(spark, rows, **arguments)
+    uncounted, _ = on_spark(spark, rows, **arguments)
     assert not counted
     monkeypatch.setattr(stages, "_CERTAINTY", math.inf)
-    unproven, _ = on_spark(spark, rows, **arguments)
+    with_count, _ = on_spark(spark, rows, **arguments)
     assert len(counted) == 1
-    assert hex_floats(proven) == hex_floats(unproven)
+    assert hex_floats(uncounted) == hex_floats(with_count)
     # A sample of all rows has counted them.
     monkeypatch.setattr("dbanon.partitioning.cuts._MIN_SAMPLED", 6000)
     on_spark(spark, rows, **arguments)
@@ -122,18 +122,18 @@ def log_upper_tail(count, n, p):
 @pytest.mark.parametrize(
     ("n_units", "min_units"), [(4000, 5), (4000, 150), (100_000, 2500), (4_000_000, 2500)]
 )
-def test_what_a_sample_proves_of_a_leaf(n_units, min_units):
+def test_what_a_sample_shows_of_a_leaf(n_units, min_units):
     n_sampled, share = 1000, min_units / n_units
     # The second of two leaves is the smaller one.
     least = min(
         count
         for count in range(n_sampled // 2 + 1)
-        if stages._proves_large(np.array([n_sampled - count, count]), n_units, min_units)
+        if stages._shows_large(np.array([n_sampled - count, count]), n_units, min_units)
     )
     assert log_upper_tail(least, n_sampled, share) <= -50.0
     # Chernoff's bound wastes little.
     assert log_upper_tail(least - 1, n_sampled, share) > -60.0
-    assert not stages._proves_large(np.array([n_sampled, 0]), n_units, min_units)
+    assert not stages._shows_large(np.array([n_sampled, 0]), n_units, min_units)
 
 
 def test_all_rows_equal(spark, tmp_path):

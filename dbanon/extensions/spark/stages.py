@@ -67,8 +67,10 @@ _BLOCKS_PER_TASK = 4
 # rows are costly.
 ROWS_SENT_PER_TASK = 256
 
-# A sample proves that a leaf is large enough if a smaller leaf would have so many sampled records
-# with a probability of at most exp(-_CERTAINTY).
+# A sample shows that a leaf is large enough if a smaller leaf would have so many sampled records
+# with a probability of at most exp(-_CERTAINTY). The margin is wide, since the same sample has
+# decided where leaves are cut. A leaf that is too small all the same costs loss: what is released
+# is counted in any case.
 _CERTAINTY = 50.0
 
 # The name of the stage that merges classes until they satisfy privacy models.
@@ -109,7 +111,7 @@ class ClusterStages:
     ) -> Forest:
         """Cut strata into blocks by a sample of records, and count the records of the blocks.
 
-        The rows are not read if the sample has all of them, or proves that no leaf is too small.
+        The rows are not read if the sample has all of them, or shows that no leaf is too small.
         Then the counts only tell how to distribute blocks over tasks, and estimates suffice.
 
         Parameters
@@ -137,7 +139,7 @@ class ClusterStages:
         axes = make_space_builder(
             build_empty_microdata(self.context), self.context.clustered_statistics, self.policy
         )(np.empty(0, np.int64)).axes
-        leaf_counts, are_proven = Counter[tuple[int, int]](), True
+        leaf_counts, are_large = Counter[tuple[int, int]](), True
         for number, n_blocks in n_blocks_by_stratum.items():
             stratum_samples = [sample for sample in samples if sample.stratum_number == number]
             keys = np.concatenate([sample.keys for sample in stratum_samples])
@@ -158,11 +160,11 @@ class ClusterStages:
             n_units = strata[number].n_units
             for leaf, count in enumerate(sample_counts.tolist()):
                 leaf_counts[number, leaf] = count * n_units // len(keys)
-            are_proven &= len(keys) == n_units or _proves_large(
+            are_large &= len(keys) == n_units or _shows_large(
                 sample_counts, n_units, block_sizes.min_records
             )
         cut_forest = replace(uncut_forest, trees=tuple(trees))
-        if not are_proven:
+        if not are_large:
             leaf_counts = _sum_counters(
                 collect_from(
                     rows, CountLeaves(self.context, cut_forest), self._rows_per_piece, ROWS
@@ -462,10 +464,11 @@ def sample_hash_limit(policy: Policy, n_rows: int) -> int | None:
     return None if n_blocks is None else hash_limit(sample_size(n_blocks), n_rows)
 
 
-def _proves_large(sample_counts: NDArray[np.int64], n_units: int, min_units: int) -> bool:
-    """Return whether a sample proves that each leaf has at least ``min_units`` units.
+def _shows_large(sample_counts: NDArray[np.int64], n_units: int, min_units: int) -> bool:
+    """Return whether a sample shows that each leaf has at least ``min_units`` units.
 
-    By Chernoff's bound for the upper tail of a binomial distribution.
+    By Chernoff's bound for the upper tail of a binomial distribution, as if the leaves had not
+    been cut by this sample.
 
     Parameters
     ----------
