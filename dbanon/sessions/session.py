@@ -83,6 +83,9 @@ class Session(ABC):
     label_codes: Mapping[str, Mapping[str, int]] = MappingProxyType({})
     # The rows of files that this transaction has staged for a chain; None if there are none.
     staged_rows: StagedRows | None = None
+    # The memory limit of the database, in bytes, if it runs in this process within the limit of a
+    # job; None for a server, for a caller's connection, and without a limit.
+    memory_bytes: int | None = None
     # The capabilities that this database lacks (see ``require_capability``), with their errors.
     unsupported_features: ClassVar[Mapping[str, type[DbanonError]]] = {}
 
@@ -604,19 +607,39 @@ class Session(ABC):
         joins : further JOINs of the query.
         """
         names, expressions = list(values), list(values.values())
-        if source is None:
-            self.run(statements.write_from_copies(table, names, expressions))
-        else:
-            self.run(
-                statements.write_from_source(
-                    table,
-                    names,
-                    expressions,
-                    source.from_clause,
-                    source.required_locator.expressions,
-                    joins,
+        for part in self.cut_order(source, source_columns, len(names)):
+            if source is None:
+                self.run(statements.write_from_copies(table, names, expressions, part))
+            else:
+                self.run(
+                    statements.write_from_source(
+                        table,
+                        names,
+                        expressions,
+                        source.from_clause,
+                        source.required_locator.expressions,
+                        joins,
+                        part,
+                    )
                 )
-            )
+
+    def cut_order(
+        self, source: Relation | None, source_columns: Sequence[str], n_columns: int
+    ) -> Sequence[str]:
+        """Return the parts in which ``insert`` sorts and writes rows: conditions of ``order_ranges``.
+
+        One part, without a condition, unless the database would need more memory to sort all rows.
+
+        Parameters
+        ----------
+        source, source_columns : as for ``insert``.
+        n_columns : the number of columns that are written.
+        """
+        return ("",)
+
+    def batch_columns(self, columns: Sequence[Attribute]) -> list[Sequence[Attribute]]:
+        """Cut columns that one query would compare into batches for which the memory suffices."""
+        return [columns]
 
     def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
         """Count the classes of a relation with GROUP BY over its quasi-identifiers."""

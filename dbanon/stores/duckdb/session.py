@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 _INCOMING_VIEW = "dbanon_incoming"
 # Up to this many rows, numbers are transferred as NumPy arrays.
 _MAX_NUMPY_ROWS = 10_000
+# Number of sampled rows for each border between parts of the rows that are sorted.
+_SAMPLED_ROWS = 200
 
 
 class DuckdbSession(FileSession):
@@ -74,8 +77,6 @@ class DuckdbSession(FileSession):
         # The values of settings before the store or this session changed them, by name. The store
         # restores them.
         self.previous_settings: dict[str, str] = {}
-        # The memory limit that the store has set for a job that spills; None if it has set none.
-        self.spill_bytes: int | None = None
 
     # -- source -----------------------------------------------------------------------------------
 
@@ -170,12 +171,12 @@ class DuckdbSession(FileSession):
             yield np.column_stack([to_numpy(c.fill_null(NAN)) for c in batch.columns])
 
     def free_cache(self) -> None:
-        if self.spill_bytes is None:
+        if self.memory_bytes is None:
             return
         # DuckDB only frees what it has cached when its limit falls. Use another connection, because
         # an error would abort the transaction of this one.
         with self.connection.driver.cursor() as cursor, suppress(duckdb.Error):
-            for limit_bytes in (MIN_DATABASE_BYTES, self.spill_bytes):
+            for limit_bytes in (MIN_DATABASE_BYTES, self.memory_bytes):
                 for statement in duckdb_limit_statements(limit_bytes):
                     cursor.execute(statement)
 
@@ -274,6 +275,60 @@ class DuckdbSession(FileSession):
                 except (pa.ArrowException, OverflowError):
                     raise uncopyable_value_error(attribute.name) from None
             self._append(statements.ROWS, arrays)
+
+    def cut_order(
+        self, source: Relation | None, source_columns: Sequence[str], n_columns: int
+    ) -> Sequence[str]:
+        # DuckDB sorts in memory rows that hardly fit, and then fails to merge them.
+        if self.memory_bytes is None:
+            return ("",)
+        alias, table = ("r", statements.ROWS) if source is None else ("l", statements.LABELS)
+        [(n_rows,)] = self.rows(f"SELECT count(*) FROM {quote(table)}")
+        if source is None:
+            texts = self.rows(
+                "SELECT column_name FROM duckdb_columns() WHERE database_name = 'temp'"
+                " AND table_name = ? AND data_type = 'VARCHAR'",
+                (table,),
+            )
+            text_bytes = self._mean_text_bytes(quote(table), [quote(name) for (name,) in texts])
+        else:
+            text_bytes = self.mean_text_bytes(source, source_columns)
+        row_bytes = dialect.ROW_BYTES + n_columns * dialect.VALUE_BYTES + sum(text_bytes)
+        n_parts = ceil(dialect.SORT_COPIES * n_rows * row_bytes / self.memory_bytes)
+        if n_parts < 2:
+            return ("",)
+        sample = sorted(
+            (int(number), int(position))
+            for number, position in self.rows(
+                f"SELECT class, position FROM {quote(table)}"
+                f" USING SAMPLE {_SAMPLED_ROWS * n_parts} ROWS"
+            )
+        )
+        borders = [sample[len(sample) * part // n_parts] for part in range(1, n_parts)]
+        return statements.order_ranges(alias, borders)
+
+    def batch_columns(self, columns: Sequence[Attribute]) -> list[Sequence[Attribute]]:
+        if self.memory_bytes is None:
+            return [columns]
+        n_at_once = max(1, (self.memory_bytes - 40 * 2**20) // (16 * 2**20))
+        starts = range(0, max(len(columns), 1), n_at_once)
+        return [columns[start : start + n_at_once] for start in starts]
+
+    def mean_text_bytes(self, source: Relation, names: Sequence[str]) -> list[float]:
+        """Return the mean bytes of each column that has texts, or values of other such types."""
+        texts = [
+            quote(a.name)
+            for a in map(source.attribute, dict.fromkeys(names))
+            if a.kind in (Kind.CATEGORY, Kind.OTHER)
+        ]
+        return self._mean_text_bytes(source.relation_to_read.quoted, texts)
+
+    def _mean_text_bytes(self, rows: str, columns: Sequence[str]) -> list[float]:
+        if not columns:
+            return []
+        means = ", ".join(f"coalesce(avg(strlen(CAST({c} AS VARCHAR))), 0)" for c in columns)
+        [row] = self.rows(f"SELECT {means} FROM {rows} AS s")
+        return [float(mean) for mean in row]
 
     def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
         # Keep rows of files in memory: if the run were killed, spilled rows would remain on disk.

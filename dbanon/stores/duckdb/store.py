@@ -120,7 +120,7 @@ class DuckdbStore(FileDatabase):
             session = self._new_session(connection)
             session.connection.stays_open = not isinstance(self._database, str)
             if not session.connection.stays_open:
-                session.spill_bytes = self._spill_bytes
+                session.memory_bytes = self._spill_bytes
             # One dictionary for both, so that settings that the session changes are restored, too.
             previous_values = session.previous_settings = {**previous_values}
             try:
