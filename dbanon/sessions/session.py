@@ -83,6 +83,9 @@ class Session(ABC):
     label_codes: Mapping[str, Mapping[str, int]] = MappingProxyType({})
     # The rows of files that this transaction has staged for a chain; None if there are none.
     staged_rows: StagedRows | None = None
+    # The number of the job's databases that run in this process, and so share the memory limit with
+    # the records.
+    n_databases = 0
     # The memory limit of the database, in bytes, if it runs in this process within the limit of a
     # job; None for a server, for a caller's connection, and without a limit.
     memory_bytes: int | None = None
@@ -347,9 +350,8 @@ class Session(ABC):
         if passthrough is None:
             chunks = self.read_chunks(source, attributes, chunk_rows)
         else:
-            limit_bytes = None if memory is None else memory.limit
             chunks = self.passthrough.read_chunks(
-                source, attributes, passthrough, chunk_rows, limit_bytes
+                source, attributes, passthrough, chunk_rows, memory
             )
         if progress:
             chunks = with_progress(chunks, source.estimated_rows, progress)
@@ -626,9 +628,10 @@ class Session(ABC):
     def cut_order(
         self, source: Relation | None, source_columns: Sequence[str], n_columns: int
     ) -> Sequence[str]:
-        """Return the parts in which ``insert`` sorts and writes rows: conditions of ``order_ranges``.
+        """Cut the rows that ``insert`` writes into parts that are sorted one after the other.
 
-        One part, without a condition, unless the database would need more memory to sort all rows.
+        Returns a WHERE clause for each part. There is one part, with an empty one, unless sorting
+        all rows would take too much memory.
 
         Parameters
         ----------

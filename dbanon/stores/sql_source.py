@@ -326,6 +326,7 @@ class SqlSource:
             roles.columns,
             spills=self.disk is not None,
             key_width=len(relation.required_locator.types),
+            n_databases=self.session.n_databases,
         )
         if memory.spilled is not None and memory.limit is not None:
             # A large table takes long to read, so refuse it before.

@@ -171,7 +171,7 @@ class DuckdbSession(FileSession):
             yield np.column_stack([to_numpy(c.fill_null(NAN)) for c in batch.columns])
 
     def free_cache(self) -> None:
-        if self.memory_bytes is None:
+        if self.memory_bytes is None or self.connection.stays_open:
             return
         # DuckDB only frees what it has cached when its limit falls. Use another connection, because
         # an error would abort the transaction of this one.

@@ -66,9 +66,8 @@ class DuckdbStore(FileDatabase):
         memory_bytes: int | None = None,
     ) -> None:
         self._database, self._on_sql = database, on_sql
-        self._limit_statements = (
-            [] if memory_bytes is None else duckdb_limit_statements(memory_bytes)
-        )
+        self._memory_bytes = memory_bytes
+        # The settings that ``spill`` has chosen, and the memory limit among them.
         self._spill_statements: list[str] = []
         self._spill_bytes: int | None = None
 
@@ -104,7 +103,12 @@ class DuckdbStore(FileDatabase):
         try:
             if isinstance(self._database, str):
                 with translate_errors():
-                    if self._limit_statements or self._spill_statements:
+                    limit_statements = (
+                        []
+                        if self._memory_bytes is None
+                        else duckdb_limit_statements(self._memory_bytes)
+                    )
+                    if limit_statements or self._spill_statements:
                         # Other connections of this process to the file share these settings.
                         previous_values = _setting_values(connection, _RESOURCE_SETTINGS)
                         # DuckDB displays the limit truncated to one decimal. Append the digit 5,
@@ -112,15 +116,16 @@ class DuckdbStore(FileDatabase):
                         previous_values["memory_limit"] = re.sub(
                             r"(\.\d) ", r"\g<1>5 ", previous_values["memory_limit"]
                         )
-                    for setting in (*self._limit_statements, *self._spill_statements):
+                    for setting in (*limit_statements, *self._spill_statements):
                         connection.execute(setting)
             previous_values |= _pin_settings(connection)
             with translate_errors():
                 connection.execute("BEGIN TRANSACTION")
             session = self._new_session(connection)
             session.connection.stays_open = not isinstance(self._database, str)
-            if not session.connection.stays_open:
-                session.memory_bytes = self._spill_bytes
+            if self.shares_memory:
+                session.memory_bytes = self._spill_bytes or self._memory_bytes
+                session.n_databases = 1
             # One dictionary for both, so that settings that the session changes are restored, too.
             previous_values = session.previous_settings = {**previous_values}
             try:
@@ -153,19 +158,21 @@ class DuckdbStore(FileDatabase):
 
         Parameters
         ----------
-        directory : the directory; None for DuckDB's default, next to the database file. Then
-            ``memory_bytes`` is ignored.
+        directory : the directory; None for DuckDB's default, next to the database file.
         memory_bytes : the memory limit; None to keep the limit.
         """
-        self._spill_statements, self._spill_bytes = [], None
-        if directory is None:
-            return
-        self._spill_statements.append(
-            f"SET temp_directory = {dialect.literal(str(directory / 'duckdb'))}"
-        )
+        self._spill_statements, self._spill_bytes = [], memory_bytes
+        if directory is not None:
+            self._spill_statements.append(
+                f"SET temp_directory = {dialect.literal(str(directory / 'duckdb'))}"
+            )
         if memory_bytes is not None:
-            self._spill_bytes = memory_bytes
             self._spill_statements += duckdb_limit_statements(memory_bytes)
+
+    @property
+    def shares_memory(self) -> bool:
+        # Other connections belong to callers.
+        return isinstance(self._database, str)
 
     def is_same_database(self, other: object) -> bool:
         """Whether both stores have the same file or the same connection."""
