@@ -72,7 +72,7 @@ def database_share(limit_bytes: int | None, n_databases: int = 1) -> int | None:
 
     All databases together get half of the limit. No limit stays None.
     """
-    return None if limit_bytes is None else limit_bytes // 2 // max(n_databases, 1)
+    return None if limit_bytes is None else max(limit_bytes // 2 // max(n_databases, 1), 1)
 
 
 def records_share(limit_bytes: int, n_databases: int) -> int:

@@ -139,8 +139,6 @@ def portable_expression(attribute: Attribute) -> str:
     return column
 
 
-ROW_BYTES, VALUE_BYTES, SORT_COPIES = 24, 16, 3
-
 # Stored in digests; changes whenever rows are hashed in another way.
 DIGEST_METHOD = "duckdb1"
 

@@ -51,6 +51,14 @@ if TYPE_CHECKING:
 _INCOMING_VIEW = "dbanon_incoming"
 # Up to this many rows, numbers are transferred as NumPy arrays.
 _MAX_NUMPY_ROWS = 10_000
+# To sort rows, DuckDB needs about 15 MiB and the bytes of all rows. These are at most: the class,
+# the position and what the sort adds, and each value besides the bytes of a text.
+_BYTES_PER_ROW, _BYTES_PER_VALUE = 24, 16
+# Rows are sorted at once if the memory limit is this many times their bytes.
+_SORT_COPIES = 3
+# To group rows, DuckDB needs memory for some 130,000 groups, however many there are: these bytes,
+# and these for each column whose least and greatest values it finds, or whose values it counts.
+_GROUPS_BYTES, _COLUMN_BYTES = 40 * 2**20, 16 * 2**20
 # Number of sampled rows for each border between parts of the rows that are sorted.
 _SAMPLED_ROWS = 200
 
@@ -293,8 +301,8 @@ class DuckdbSession(FileSession):
             text_bytes = self._mean_text_bytes(quote(table), [quote(name) for (name,) in texts])
         else:
             text_bytes = self.mean_text_bytes(source, source_columns)
-        row_bytes = dialect.ROW_BYTES + n_columns * dialect.VALUE_BYTES + sum(text_bytes)
-        n_parts = ceil(dialect.SORT_COPIES * n_rows * row_bytes / self.memory_bytes)
+        row_bytes = _BYTES_PER_ROW + n_columns * _BYTES_PER_VALUE + sum(text_bytes)
+        n_parts = ceil(_SORT_COPIES * n_rows * row_bytes / self.memory_bytes)
         if n_parts < 2:
             return ("",)
         sample = sorted(
@@ -310,7 +318,7 @@ class DuckdbSession(FileSession):
     def batch_columns(self, columns: Sequence[Attribute]) -> list[Sequence[Attribute]]:
         if self.memory_bytes is None:
             return [columns]
-        n_at_once = max(1, (self.memory_bytes - 40 * 2**20) // (16 * 2**20))
+        n_at_once = max(1, (self.memory_bytes - _GROUPS_BYTES) // _COLUMN_BYTES)
         starts = range(0, max(len(columns), 1), n_at_once)
         return [columns[start : start + n_at_once] for start in starts]
 
