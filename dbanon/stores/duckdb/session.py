@@ -59,6 +59,8 @@ _SORT_COPIES = 3
 # To group rows, DuckDB needs memory for some 130,000 groups, however many there are: these bytes,
 # and these for each column whose least and greatest values it finds, or whose values it counts.
 _GROUPS_BYTES, _COLUMN_BYTES = 40 * 2**20, 16 * 2**20
+# About this many rows are sampled to measure texts.
+_MEASURED_ROWS = 200_000
 # Number of sampled rows for each border between parts of the rows that are sorted.
 _SAMPLED_ROWS = 200
 
@@ -293,15 +295,30 @@ class DuckdbSession(FileSession):
         alias, table = ("r", statements.ROWS) if source is None else ("l", statements.LABELS)
         [(n_rows,)] = self.rows(f"SELECT count(*) FROM {quote(table)}")
         if source is None:
-            texts = self.rows(
-                "SELECT column_name FROM duckdb_columns() WHERE database_name = 'temp'"
-                " AND table_name = ? AND data_type = 'VARCHAR'",
-                (table,),
-            )
-            text_bytes = self._mean_text_bytes(quote(table), [quote(name) for (name,) in texts])
+            rows = quote(table)
+            texts = [
+                name
+                for (name,) in self.rows(
+                    "SELECT column_name FROM duckdb_columns() WHERE database_name = 'temp'"
+                    " AND table_name = ? AND data_type = 'VARCHAR'",
+                    (table,),
+                )
+            ]
         else:
-            text_bytes = self.mean_text_bytes(source, source_columns)
-        row_bytes = _BYTES_PER_ROW + n_columns * _BYTES_PER_VALUE + sum(text_bytes)
+            rows = source.relation_to_read.quoted
+            attributes = map(source.attribute, dict.fromkeys(source_columns))
+            texts = [a.name for a in attributes if a.kind in (Kind.CATEGORY, Kind.OTHER)]
+        row_bytes = _BYTES_PER_ROW + n_columns * _BYTES_PER_VALUE
+        if texts and n_rows:
+            lengths = " + ".join(
+                f"coalesce(strlen(CAST(s.{quote(name)} AS VARCHAR)), 0)" for name in texts
+            )
+            share = min(1.0, _MEASURED_ROWS / n_rows)
+            [(mean,)] = self.rows(
+                f"SELECT avg({lengths}) FROM {rows} AS s"
+                f" TABLESAMPLE SYSTEM ({100 * share:.6f} PERCENT)"
+            )
+            row_bytes += ceil(mean or 0)
         n_parts = ceil(_SORT_COPIES * n_rows * row_bytes / self.memory_bytes)
         if n_parts < 2:
             return ("",)
@@ -321,22 +338,6 @@ class DuckdbSession(FileSession):
         n_at_once = max(1, (self.memory_bytes - _GROUPS_BYTES) // _COLUMN_BYTES)
         starts = range(0, max(len(columns), 1), n_at_once)
         return [columns[start : start + n_at_once] for start in starts]
-
-    def mean_text_bytes(self, source: Relation, names: Sequence[str]) -> list[float]:
-        """Return the mean bytes of each column that has texts, or values of other such types."""
-        texts = [
-            quote(a.name)
-            for a in map(source.attribute, dict.fromkeys(names))
-            if a.kind in (Kind.CATEGORY, Kind.OTHER)
-        ]
-        return self._mean_text_bytes(source.relation_to_read.quoted, texts)
-
-    def _mean_text_bytes(self, rows: str, columns: Sequence[str]) -> list[float]:
-        if not columns:
-            return []
-        means = ", ".join(f"coalesce(avg(strlen(CAST({c} AS VARCHAR))), 0)" for c in columns)
-        [row] = self.rows(f"SELECT {means} FROM {rows} AS s")
-        return [float(mean) for mean in row]
 
     def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
         # Keep rows of files in memory: if the run were killed, spilled rows would remain on disk.

@@ -9,7 +9,11 @@ from pathlib import Path
 
 import duckdb
 
-from dbanon.data.memory import duckdb_limit_statements, half_of_memory
+from dbanon.data.memory import (
+    MIN_DATABASE_BYTES,
+    duckdb_limit_statements,
+    half_of_memory,
+)
 from dbanon.errors import InvalidParameter
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.session import Session
@@ -124,7 +128,9 @@ class DuckdbStore(FileDatabase):
             session = self._new_session(connection)
             session.connection.stays_open = not isinstance(self._database, str)
             if self.shares_memory:
-                session.memory_bytes = self._spill_bytes or self._memory_bytes
+                limit_bytes = self._spill_bytes or self._memory_bytes
+                if limit_bytes is not None:
+                    session.memory_bytes = max(limit_bytes, MIN_DATABASE_BYTES)
                 session.n_databases = 1
             # One dictionary for both, so that settings that the session changes are restored, too.
             previous_values = session.previous_settings = {**previous_values}
