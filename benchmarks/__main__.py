@@ -49,6 +49,7 @@ NAMES = (
     "second_round",
     "spark",
     "spill",
+    "spill_columns",
     "spill_memory",
     "startup",
     "synthesis_forecast",

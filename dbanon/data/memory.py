@@ -68,11 +68,21 @@ def _cores_at_start() -> int:
 
 
 def database_share(limit_bytes: int | None, n_databases: int = 1) -> int | None:
-    """The part of a job's memory limit for each database that is opened for it, in bytes.
+    """The part of a job's memory limit for each database that runs in this process, in bytes.
 
     All databases together get half of the limit. No limit stays None.
     """
-    return None if limit_bytes is None else limit_bytes // 2 // max(n_databases, 1)
+    return None if limit_bytes is None else max(limit_bytes // 2 // max(n_databases, 1), 1)
+
+
+def records_share(limit_bytes: int, n_databases: int) -> int:
+    """The part of a job's memory limit for its records, in bytes: what databases leave of it.
+
+    Parameters
+    ----------
+    n_databases : the number of databases that run in this process for the job.
+    """
+    return limit_bytes - limit_bytes // 2 if n_databases else limit_bytes
 
 
 def worker_threads() -> int:

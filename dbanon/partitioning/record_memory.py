@@ -1,7 +1,8 @@
 """The memory that the records of a job need: plans and runs count it here, and in the same way.
 
-If values are spilled to disk, half of a job's memory limit is for the databases that are opened for
-it. The other half is for what stays in memory of each record, and for the blocks in progress.
+Half of a job's memory limit is for the databases that run in this process, such as a DuckDB file.
+The other half is for the records. Without such a database the records may take the whole limit,
+unless their values are spilled to disk.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ _COPIES_OF_CODES = 8
 _COPIES_PER_ROW = 2
 # Bytes per record besides the copies of columns: the key and the class.
 _BYTES_PER_RECORD = 64
+
+# Bytes per record of retained columns that pass through this process, besides their values: the key
+# and the end of the values.
+_BYTES_PER_PASSED_RECORD = 16
 
 # Limits that are named in hints are multiples of this many bytes, unless they are smaller.
 _LIMIT_STEP = 2**20
@@ -128,16 +133,24 @@ class RecordMemory:
     limit : the memory limit of the job, in bytes; None for no limit.
     n_columns, n_coded : the number of columns to read, and how many of them are not numeric.
     spilled : what records take if values are spilled to disk; None if values are in memory.
+    n_databases : the number of databases that run in this process for the job.
     """
 
     limit: int | None
     n_columns: int
     n_coded: int
     spilled: SpilledBytes | None = None
+    n_databases: int = 0
 
     @classmethod
     def of(
-        cls, job: Job, columns: Sequence[Attribute], *, spills: bool, key_width: int = 1
+        cls,
+        job: Job,
+        columns: Sequence[Attribute],
+        *,
+        spills: bool,
+        key_width: int = 1,
+        n_databases: int = 0,
     ) -> RecordMemory:
         """Return the memory of a job.
 
@@ -146,6 +159,7 @@ class RecordMemory:
         columns : the columns to read.
         spills : True if values are spilled to disk.
         key_width : the number of columns of the row key.
+        n_databases : the number of databases that run in this process for the job.
         """
         n_coded = sum(column.kind.is_coded for column in columns)
         spilled = None
@@ -155,29 +169,41 @@ class RecordMemory:
                 bytes_per_record(len(columns), n_coded),
                 job.policy.records_at_once,
             )
-        return cls(job.memory_limit, len(columns), n_coded, spilled)
+        return cls(job.memory_limit, len(columns), n_coded, spilled, n_databases)
 
-    def needed_limit(self, n_records: int, distinct_share: float = 1.0) -> int:
+    def needed_limit(
+        self, n_records: int, distinct_share: float = 1.0, retained_bytes: int | None = None
+    ) -> int:
         """The smallest memory limit under which n records may be read, in bytes.
 
         Parameters
         ----------
+        retained_bytes : what the values of retained columns that pass through this process take,
+            of all records; None if none do.
         distinct_share : the number of distinct records as a share of all records; 1 gives the
             limit that runs enforce. Not used if values are spilled.
         """
         if self.spilled is not None:
             # The other half is for the databases.
             return 2 * self.spilled.needed_bytes(n_records)
-        return n_records * bytes_per_record(self.n_columns, self.n_coded, distinct_share)
+        record_bytes = bytes_per_record(self.n_columns, self.n_coded, distinct_share)
+        if retained_bytes is not None:
+            record_bytes += _BYTES_PER_PASSED_RECORD
+        needed = n_records * record_bytes + (retained_bytes or 0)
+        return 2 * needed if self.n_databases else needed
 
-    def require(self, n_records: int) -> None:
+    def require(self, n_records: int, retained_bytes: int | None = None) -> None:
         """Check that all records of a table are within the limit.
+
+        Parameters
+        ----------
+        retained_bytes : as for ``needed_limit``.
 
         Raises
         ------
         MemoryLimit : they are not; the hint names the limit that would do.
         """
-        needed = self.needed_limit(n_records)
+        needed = self.needed_limit(n_records, retained_bytes=retained_bytes)
         if self.limit is None or needed <= self.limit:
             return
         sufficient = needed if needed < _LIMIT_STEP else -(-needed // _LIMIT_STEP) * _LIMIT_STEP
@@ -203,7 +229,9 @@ class RecordMemory:
         note = ""
         if self.spilled is not None:
             record_bytes = self.spilled.per_record
-            note = " beside their values on disk; half of the limit is for databases"
+            note = " beside their values on disk"
+        if self.spilled is not None or self.n_databases:
+            note += "; half of the limit is for databases"
         return MemoryLimit.exceeded(
             "The job needs",
             self.limit,

@@ -268,7 +268,7 @@ def open_store(
     on_sql : called with the text of each statement before it runs.
     reading : the format of a CSV file.
     table : the table name for the rows of a file; None for the file's own name.
-    memory : limit in bytes for a DuckDB instance that is opened here.
+    memory : the memory limit of the job in bytes, of which a DuckDB that is opened here gets half.
 
     Raises
     ------
@@ -280,7 +280,9 @@ def open_store(
     if isinstance(database, str) and is_row_file_url(database):
         from dbanon.stores.duckdb.file_source import FileStore
 
-        return FileStore(database, on_sql, reading=reading, table=table, memory_bytes=memory)
+        return FileStore(
+            database, on_sql, reading=reading, table=table, memory_bytes=database_share(memory)
+        )
     reading.require_no_file_options()
     # Import only the store that is needed: each import takes a quarter of a second or more.
     if _is_duckdb_connection(database):
@@ -389,7 +391,7 @@ def _open_duckdb_store(
 ) -> ClientStore:
     """Open a DuckDB file; ``query`` are the arguments in its URL, which must be empty.
 
-    ``memory`` is the memory limit of DuckDB in bytes; None for no limit.
+    ``memory`` is the memory limit of the job in bytes; None for no limit.
     """
     from dbanon.stores.duckdb.store import DuckdbStore
 
@@ -404,7 +406,7 @@ def _open_duckdb_store(
             hint="Write duckdb:///file.duckdb: a file is opened read-only wherever nothing is"
             " written.",
         )
-    return DuckdbStore(path, on_sql, memory)
+    return DuckdbStore(path, on_sql, database_share(memory))
 
 
 def _is_in_memory(url: URL) -> bool:

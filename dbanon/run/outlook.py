@@ -34,6 +34,7 @@ from dbanon.run.changes import Changes, PlannedFile, open_planning_ports, plan_c
 from dbanon.run.date_shift import describe_shift
 from dbanon.run.hierarchies import require_coverage
 from dbanon.run.job_runner import JobRunner, Section
+from dbanon.run.memory import count_databases, share_memory
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recode_release
 from dbanon.sessions.base import ColumnReading, Relation
@@ -280,7 +281,10 @@ def build_outlook(
         )
     clock = Clock(progress)
     needs_staging = cluster or job.chain is not None
-    with open_planning_ports(source, target, staging=needs_staging) as (sql_source, sql_target):
+    with (
+        share_memory(job, source, target),
+        open_planning_ports(source, target, staging=needs_staging) as (sql_source, sql_target),
+    ):
         source_session = sql_source.session
         if runner is not None:
             sql_source = runner.open_source(job, sql_source, sql_target.session)
@@ -302,7 +306,13 @@ def build_outlook(
             job, source_session, replace(planned.relation, name=unstaged_name)
         )
         distinct_share = _measure_distinct_share(planned, sql_source, rows)
-        memory = _estimate_memory(planned, rows - withheld, distinct_share)
+        memory = _estimate_memory(
+            planned,
+            sql_source.session,
+            rows - withheld,
+            distinct_share,
+            count_databases(source, target),
+        )
         # A chain need not build classes from all rows, so these checks do not apply to it.
         if job.chain is None:
             require_coverage(sql_source, planned.relation, planned.hierarchies)
@@ -483,17 +493,33 @@ def _forecast_by_trials(
         return None
 
 
-def _estimate_memory(planned: Plan, rows: int, distinct_share: float) -> int:
-    """Estimate the bytes of memory that a run needs; raise MemoryLimit if the run would."""
+def _estimate_memory(
+    planned: Plan, session: Session, rows: int, distinct_share: float, n_databases: int
+) -> int:
+    """Estimate the bytes of memory that a run needs; raise MemoryLimit if the run would.
+
+    Parameters
+    ----------
+    session : the session on the source.
+    distinct_share : the number of distinct records as a share of all records.
+    n_databases : the number of databases that share the memory limit with the records.
+    """
     memory = RecordMemory.of(
         planned.job,
         planned.roles.columns,
         spills=planned.job.spill is not None,
         key_width=len(planned.relation.required_locator.types),
+        n_databases=n_databases,
     )
     # Runs assume that all rows are distinct. Here the share of distinct rows is known.
-    memory.require(rows)
-    return memory.needed_limit(rows, distinct_share)
+    retained_bytes = None
+    if planned.roles.passthrough is not None:
+        row_bytes = session.passthrough.estimate_value_bytes(
+            planned.relation, planned.roles.passthrough
+        )
+        retained_bytes = rows * row_bytes
+    memory.require(rows, retained_bytes)
+    return memory.needed_limit(rows, distinct_share, retained_bytes)
 
 
 def _describe_seconds(forecast_seconds: Mapping[str, float] | None) -> str:

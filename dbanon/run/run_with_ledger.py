@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from dbanon.data.memory import database_share
 from dbanon.data.pieces import Disk
 from dbanon.errors import (
     AccessRefused,
@@ -23,6 +22,7 @@ from dbanon.job.job import Job
 from dbanon.ledger import entries
 from dbanon.release.report import Report
 from dbanon.run.files import open_exporter, require_destination
+from dbanon.run.memory import count_databases, share_memory
 from dbanon.run.run import PhaseProgress, run
 from dbanon.run.time_limit import limit_time
 from dbanon.sessions.names import parse_relation
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def provide_spill_space(job: Job, *stores: Store | None) -> Iterator[Disk | None]:
+def provide_spill_space(job: Job, source: Store, target: Store | None) -> Iterator[Disk | None]:
     """Yield space on disk for values that exceed memory; None if the job names no directory.
 
     During the block, the databases that were opened for the run use their share of the memory limit
@@ -49,20 +49,13 @@ def provide_spill_space(job: Job, *stores: Store | None) -> Iterator[Disk | None
     JobRunning : another run uses the directory.
     """
     if job.spill is None:
-        yield None
+        with share_memory(job, source, target):
+            yield None
         return
     from dbanon.stores.scratch import open_scratch
 
-    with open_scratch(job.spill) as scratch:
-        open_stores = [store for store in stores if store is not None]
-        for store in open_stores:
-            store.spill(scratch.path, database_share(job.memory_limit, len(open_stores)))
-        try:
-            yield scratch
-        finally:
-            # Restore the defaults.
-            for store in open_stores:
-                store.spill(None, None)
+    with open_scratch(job.spill) as scratch, share_memory(job, source, target, scratch.path):
+        yield scratch
 
 
 # Errors that are not recorded: the database is unreachable, or the run may have succeeded.
@@ -155,6 +148,7 @@ def run_in_transactions(
         if exporter is not None:
             exporter.label_codes = read_session.label_codes
             exporter.require_destinations(write_session)
+        read_session.n_databases = count_databases(source, target)
         sql_source = SqlSource(read_session, disk)
         sql_target = _open_target(write_session, job)
         measure_risk = None

@@ -12,6 +12,7 @@ from dbanon.data.chunks import Chunk
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
+from dbanon.partitioning.record_memory import RecordMemory
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions.base import Relation, passthrough_error
 from dbanon.sessions.names import RelationName
@@ -50,7 +51,7 @@ class ColumnPassthrough:
         attributes: Sequence[Attribute],
         passthrough: Sequence[Attribute],
         chunk_rows: int,
-        memory_limit: int | None,
+        memory: RecordMemory | None,
     ) -> Iterator[Chunk]:
         """Yield chunks as the session does, and keep the raw values of ``passthrough`` columns.
 
@@ -58,11 +59,19 @@ class ColumnPassthrough:
         ----------
         passthrough : the columns whose values ``insert`` will write.
         chunk_rows : the number of rows to read at a time.
-        memory_limit : the bytes that raw values may take; None for no limit.
+        memory : counts the memory of records and raw values against a limit; None for no limit.
 
         Raises
         ------
-        MemoryLimit : the raw values need more than ``memory_limit`` bytes.
+        MemoryLimit : records and raw values need more than the limit.
+        """
+        raise passthrough_error()
+
+    def estimate_value_bytes(self, source: Relation, columns: Sequence[Attribute]) -> int:
+        """Estimate the bytes that the raw values of these columns take per row.
+
+        Values are not read: fixed widths and statistics of the database decide. A column without
+        either counts only the length of its values.
         """
         raise passthrough_error()
 

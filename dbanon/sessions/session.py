@@ -83,6 +83,12 @@ class Session(ABC):
     label_codes: Mapping[str, Mapping[str, int]] = MappingProxyType({})
     # The rows of files that this transaction has staged for a chain; None if there are none.
     staged_rows: StagedRows | None = None
+    # The number of the job's databases that run in this process, and so share the memory limit with
+    # the records.
+    n_databases = 0
+    # The memory limit of the database, in bytes, if it runs in this process within the limit of a
+    # job; None for a server, for a caller's connection, and without a limit.
+    memory_bytes: int | None = None
     # The capabilities that this database lacks (see ``require_capability``), with their errors.
     unsupported_features: ClassVar[Mapping[str, type[DbanonError]]] = {}
 
@@ -344,9 +350,8 @@ class Session(ABC):
         if passthrough is None:
             chunks = self.read_chunks(source, attributes, chunk_rows)
         else:
-            limit_bytes = None if memory is None else memory.limit
             chunks = self.passthrough.read_chunks(
-                source, attributes, passthrough, chunk_rows, limit_bytes
+                source, attributes, passthrough, chunk_rows, memory
             )
         if progress:
             chunks = with_progress(chunks, source.estimated_rows, progress)
@@ -604,19 +609,40 @@ class Session(ABC):
         joins : further JOINs of the query.
         """
         names, expressions = list(values), list(values.values())
-        if source is None:
-            self.run(statements.write_from_copies(table, names, expressions))
-        else:
-            self.run(
-                statements.write_from_source(
-                    table,
-                    names,
-                    expressions,
-                    source.from_clause,
-                    source.required_locator.expressions,
-                    joins,
+        for part in self.cut_order(source, source_columns, len(names)):
+            if source is None:
+                self.run(statements.write_from_copies(table, names, expressions, part))
+            else:
+                self.run(
+                    statements.write_from_source(
+                        table,
+                        names,
+                        expressions,
+                        source.from_clause,
+                        source.required_locator.expressions,
+                        joins,
+                        part,
+                    )
                 )
-            )
+
+    def cut_order(
+        self, source: Relation | None, source_columns: Sequence[str], n_columns: int
+    ) -> Sequence[str]:
+        """Cut the rows that ``insert`` writes into parts that are sorted one after the other.
+
+        Returns a WHERE clause for each part. There is one part, with an empty one, unless sorting
+        all rows would take too much memory.
+
+        Parameters
+        ----------
+        source, source_columns : as for ``insert``.
+        n_columns : the number of columns that are written.
+        """
+        return ("",)
+
+    def batch_columns(self, columns: Sequence[Attribute]) -> list[Sequence[Attribute]]:
+        """Cut columns that one query would compare into batches for which the memory suffices."""
+        return [columns]
 
     def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
         """Count the classes of a relation with GROUP BY over its quasi-identifiers."""

@@ -212,28 +212,66 @@ def write_from_source(
     from_source: str,
     key_expressions: Sequence[str],
     joins: str = "",
+    part: str = "",
 ) -> str:
     """INSERT for the release: retained columns from the source, the others from class values.
 
     Rows of a class are adjacent. As staged class numbers and positions are random, the row order
     does not reveal the order in the source.
+
+    Parameters
+    ----------
+    part : a condition of ``order_ranges`` for some of the rows; empty for all.
     """
     return (
         f"INSERT INTO {target.quoted} ({quote_list(columns)}) SELECT {', '.join(expressions)}"
         f" FROM {released_rows(from_source, key_expressions)}"
-        f" JOIN {quote(CLASSES)} AS c ON c.class = l.class{joins} ORDER BY l.class, l.position"
+        f" JOIN {quote(CLASSES)} AS c ON c.class = l.class{joins}{part}"
+        " ORDER BY l.class, l.position"
     )
 
 
 def write_from_copies(
-    target: RelationName, columns: Sequence[str], expressions: Sequence[str]
+    target: RelationName, columns: Sequence[str], expressions: Sequence[str], part: str = ""
 ) -> str:
-    """INSERT for the release when the retained columns were copied from another database."""
+    """INSERT for the release when the retained columns were copied from another database.
+
+    ``part`` is a condition of ``order_ranges`` for some of the rows; empty for all.
+    """
     return (
         f"INSERT INTO {target.quoted} ({quote_list(columns)}) SELECT {', '.join(expressions)}"
-        f" FROM {quote(ROWS)} AS r JOIN {quote(CLASSES)} AS c ON c.class = r.class"
+        f" FROM {quote(ROWS)} AS r JOIN {quote(CLASSES)} AS c ON c.class = r.class{part}"
         " ORDER BY r.class, r.position"
     )
+
+
+def order_ranges(alias: str, borders: Sequence[tuple[int, int]]) -> list[str]:
+    """Build a WHERE clause for each range of released rows, in the order in which they are written.
+
+    Parameters
+    ----------
+    alias : the table with the class and the position of each row.
+    borders : the class and the position of the first row of each range but the first, ascending.
+    """
+
+    def at_or_after(border: tuple[int, int]) -> str:
+        number, position = border
+        return (
+            f"{alias}.class >= {number}"
+            f" AND ({alias}.class > {number} OR {alias}.position >= {position})"
+        )
+
+    def before(border: tuple[int, int]) -> str:
+        number, position = border
+        return (
+            f"{alias}.class <= {number}"
+            f" AND ({alias}.class < {number} OR {alias}.position < {position})"
+        )
+
+    starts = ["", *map(at_or_after, borders)]
+    ends = [*map(before, borders), ""]
+    conditions = (" AND ".join(filter(None, pair)) for pair in zip(starts, ends, strict=True))
+    return [f" WHERE {condition}" if condition else "" for condition in conditions]
 
 
 def exact_sums(

@@ -40,6 +40,13 @@ class Store(Protocol):
             empty database.
         """
 
+    @property
+    def shares_memory(self) -> bool:
+        """Whether the database runs in this process, and a job's memory limit applies to it.
+
+        False for a server, for a caller's connection, and for SQLite, which uses little memory.
+        """
+
     def spill(self, directory: Path | None, memory_bytes: int | None) -> None:
         """Limit the memory of later sessions, and spill what exceeds it to a directory.
 
@@ -47,7 +54,7 @@ class Store(Protocol):
 
         Parameters
         ----------
-        directory : where to spill; None for the default.
+        directory : where to spill; None for the default, or for nowhere in a database in memory.
         memory_bytes : the memory limit; None for the default.
         """
 

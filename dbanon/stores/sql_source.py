@@ -326,6 +326,7 @@ class SqlSource:
             roles.columns,
             spills=self.disk is not None,
             key_width=len(relation.required_locator.types),
+            n_databases=self.session.n_databases,
         )
         if memory.spilled is not None and memory.limit is not None:
             # A large table takes long to read, so refuse it before.
@@ -477,21 +478,25 @@ class SqlSource:
         """
         session, partition = self.session, draft.release.partition
         rows = session.released_rows(draft.relation, draft.microdata, partition)
-        query = statements.value_groups(
-            rows + self._join_grouped_values(draft),
-            value,
-            [self._original_value(draft, attribute) for attribute in compared_columns],
-            is_rare_condition,
-        )
-        result = np.array([[int(cell) for cell in row] for row in session.rows(query)], np.int64)
-        result = result.reshape(-1, 4 + len(compared_columns))
-        # The result has one row per group size, and another one for the group of NULL. After these
+        rows += self._join_grouped_values(draft)
+        results = []
+        for batch in session.batch_columns(compared_columns):
+            originals = [self._original_value(draft, attribute) for attribute in batch]
+            query = statements.value_groups(rows, value, originals, is_rare_condition)
+            cells = [[int(cell) for cell in row] for row in session.rows(query)]
+            # The batches have the same rows, in any order.
+            results.append(np.array(sorted(cells), np.int64).reshape(-1, 4 + len(batch)))
+        # A result has one row per group size, and another one for the group of NULL. After these
         # four columns comes, for each compared column, how many groups have a single value of it.
-        is_null, sizes, n_groups, n_rare_groups = result[:, :4].T
+        is_null, sizes, n_groups, n_rare_groups = results[0][:, :4].T
         require_all_counted(name, int(sizes @ n_groups), int(partition.sizes.sum()))
+        single_value_counts = np.hstack([result[:, 4:] for result in results])
         has_value = is_null == 0
         return ValueGroups(
-            sizes[has_value], n_groups[has_value], n_rare_groups[has_value], result[has_value, 4:]
+            sizes[has_value],
+            n_groups[has_value],
+            n_rare_groups[has_value],
+            single_value_counts[has_value],
         )
 
     def _join_grouped_values(self, draft: PreparedRelease) -> str:

@@ -423,14 +423,22 @@ class SqlTarget:
         sample_size = proof_sample_size(n_rows)
         if not sample_size or not names:
             return {}
-        values = [session.dialect.grouping_sql(draft.relation.attribute(name)) for name in names]
         sample = session.sample(staged_release.relation, sample_size / n_rows)
-        n_sampled_rows, *counts = session.rows(statements.count_sample_values(sample, values))[0]
-        disclosive_columns = (
-            prove_nearly_unique(name, n_rows, int(n_sampled_rows), int(n_values), int(n_distinct))
-            for name, n_values, n_distinct in zip(names, counts[::2], counts[1::2], strict=True)
-        )
-        return {column.name: column for column in disclosive_columns if column is not None}
+        findings = {}
+        # Each batch draws a sample of its own.
+        for batch in session.batch_columns([draft.relation.attribute(name) for name in names]):
+            values = [session.dialect.grouping_sql(attribute) for attribute in batch]
+            query = statements.count_sample_values(sample, values)
+            n_sampled_rows, *counts = map(int, session.rows(query)[0])
+            for attribute, n_values, n_distinct in zip(
+                batch, counts[::2], counts[1::2], strict=True
+            ):
+                finding = prove_nearly_unique(
+                    attribute.name, n_rows, n_sampled_rows, n_values, n_distinct
+                )
+                if finding is not None:
+                    findings[attribute.name] = finding
+        return findings
 
     def count_profiles(
         self, staged_release: StagedSqlRelease, columns: Sequence[str], name: str

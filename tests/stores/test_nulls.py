@@ -177,8 +177,10 @@ def test_a_plan_counts_distinct_rows_and_treats_nulls_as_equal(
         method="gaa_cp",
         nulls="category",
     )
-    assert planned.memory == 40 * bytes_per_record(2, 1, 13 / 40)
-    assert planned.memory < 40 * bytes_per_record(2, 1)
+    # DuckDB runs in this process, and gets as much again.
+    n_shares = 2 if database.name == "duckdb" else 1
+    assert planned.memory == n_shares * 40 * bytes_per_record(2, 1, 13 / 40)
+    assert planned.memory < n_shares * 40 * bytes_per_record(2, 1)
     numbers = dbanon.plan(
         database.url,
         table="people",
@@ -186,7 +188,7 @@ def test_a_plan_counts_distinct_rows_and_treats_nulls_as_equal(
         quasi_identifiers=["id"],
         k=4,
     )
-    assert numbers.memory == 40 * bytes_per_record(1)
+    assert numbers.memory == n_shares * 40 * bytes_per_record(1)
 
 
 def test_rare_patterns_join_larger_ones(database: Database) -> None:

@@ -236,6 +236,39 @@ def test_no_logging_shows_a_value(postgresql: PostgresqlDatabase, pg_server: Ser
             assert trace not in text
 
 
+def test_a_plan_counts_what_passes_through_the_client(postgresql: PostgresqlDatabase) -> None:
+    postgresql.execute(
+        "CREATE TABLE people AS SELECT g AS id, g / 7.0::float8 AS x, (g % 9)::integer AS number,"
+        " repeat('long ', g % 30) AS kept FROM generate_series(1, 3000) AS g",
+        "ALTER TABLE people ADD PRIMARY KEY (id)",
+    )
+    options: dict[str, Any] = {"quasi_identifiers": ["x"], "k": 5, "kept_columns": "client"}
+
+    def plan(**further: Any) -> int:
+        call = options | further | {"table": "people", "output": "release.people"}
+        call["if_exists"] = "replace"
+        return dbanon.plan(postgresql.url, **call).memory
+
+    # The widths of whole numbers are known: the plan says what the run needs, to the byte.
+    needed = plan(keep=["number"])
+    assert needed == plan(keep=["number"], kept_columns="server") + 3000 * (16 + 4 + 4)
+    for function in (plan, postgresql.anonymize):
+        with pytest.raises(MemoryLimit):
+            function(**options | {"keep": ["number"], "memory_limit": needed - 1})
+    report = postgresql.anonymize(**options, keep=["number"], memory_limit=needed)
+    assert report.rows_out == 3000
+    # Of texts the plan knows what the statistics say, and without any the lengths before them.
+    assert plan(keep=["number", "kept"]) == needed + 3000 * 4
+    postgresql.execute("ANALYZE people")
+    with_statistics = plan(keep=["number", "kept"])
+    read = needed + 3000 * 4 + sum(5 * (g % 30) for g in range(1, 3001))
+    assert read <= with_statistics < 1.1 * read
+    report = postgresql.anonymize(
+        **options, keep=["number", "kept"], if_exists="replace", memory_limit=with_statistics
+    )
+    assert report.rows_out == 3000
+
+
 def test_infinity_and_memory_end_it_as_ever(postgresql: PostgresqlDatabase) -> None:
     postgresql.execute(*CREATE_PEOPLE, "ALTER TABLE people ADD big numeric DEFAULT 1e305")
     options: dict[str, Any] = {"kept_columns": "client", "keep": ["kept"]}

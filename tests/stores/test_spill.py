@@ -430,7 +430,7 @@ def test_settings_that_fail_leave_no_connection_open(
     connection = duckdb.connect(path)
     monkeypatch.setattr("dbanon.stores.duckdb.store._connect", lambda *args: connection)
     store = DuckdbStore(path)
-    store._limit_statements = ["SET no_such_setting = 1"]
+    store._spill_statements = ["SET no_such_setting = 1"]
     with pytest.raises(DbanonError), store.session(write=True):
         pass
     with pytest.raises(duckdb.ConnectionException):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pytest
 
 import dbanon
@@ -16,10 +19,11 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import MemoryLimit
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
-from dbanon.partitioning.record_memory import RecordMemory
+from dbanon.partitioning.record_memory import RecordMemory, bytes_per_record
 from dbanon.release.report import Report
 from dbanon.run.run import IndependentRun
 from dbanon.sessions.session import Session
+from dbanon.sessions.statements import order_ranges
 from dbanon.stores.duckdb.store import DuckdbStore
 from tests.stores.databases import Database
 
@@ -225,9 +229,140 @@ def test_databases_share_half_of_the_limit(
         set_share(self, directory, memory_bytes)
 
     monkeypatch.setattr(DuckdbStore, "spill", spill)
-    options = OPTIONS | {"spill": str(tmp_path / "spill"), "memory_limit": 2**30}
-    dbanon.anonymize(people, **options)
-    dbanon.anonymize(people, **options, target=f"duckdb:///{tmp_path / 'target.duckdb'}")
-    # None restores the default after each run.
-    assert shares == [2**29, None, 2**28, 2**28, None, None]
+    options = OPTIONS | {"memory_limit": 2**30}
+    for spill_options in ({}, {"spill": str(tmp_path / "spill")}):
+        dbanon.anonymize(people, **options, **spill_options)
+        target = f"duckdb:///{tmp_path / f'target {len(spill_options)}.duckdb'}"
+        dbanon.anonymize(people, **options, **spill_options, target=target)
+        # None restores the default after each run.
+        assert shares == [2**29, None, 2**28, 2**28, None, None]
+        shares.clear()
+    # SQLite takes hardly any memory.
+    dbanon.anonymize(people, **options, target=f"sqlite:///{tmp_path / 'target.db'}")
+    assert shares == [2**29, None]
     assert database_share(None) is None
+
+
+def test_duckdb_counts_against_the_limit_of_a_run_that_does_not_spill(
+    people: str, tmp_path: Path
+) -> None:
+    """Records and database keep to the limit together, wherever the database is."""
+    target = f"duckdb:///{tmp_path / 'target.duckdb'}"
+    sqlite = f"sqlite:///{tmp_path / 'people.db'}"
+    options = OPTIONS | {"keep": [], "quasi_identifiers": ["x", "y"]}
+    dbanon.anonymize(people, **options, target=sqlite)
+    options["table"] = "released"
+    for url, options_of_target in (
+        (sqlite, {"output": "again"}),
+        (sqlite, {"output": "again", "target": target}),
+    ):
+        limits: list[int] = []
+        call: dict[str, Any] = options | options_of_target
+        needed = dbanon.plan(url, **call).memory
+        expected = 20_000 * bytes_per_record(2)
+        assert needed == (2 * expected if "target" in call else expected)
+        for function in (dbanon.plan, dbanon.anonymize):
+            with pytest.raises(MemoryLimit) as refused:
+                function(url, **call, memory_limit=needed - 1)
+            assert ("half of the limit is for databases" in str(refused.value)) == (
+                "target" in call
+            )
+        assert dbanon.anonymize(url, **call, memory_limit=needed).rows_out == 20_000
+        assert not limits
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A DuckDB file with 60,000 rows and twelve texts."""
+    path = tmp_path_factory.mktemp("wide") / "people.duckdb"
+    texts = ", ".join(f"'text ' || (hash(i + {j}) % 10) AS t{j}" for j in range(12))
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            "CREATE TABLE people AS SELECT hash(i) % 99991 / 7.0 AS x, hash(-i) % 99991 / 7.0 AS y,"
+            f" {texts} FROM range(60000) AS r(i)"
+        )
+    return f"duckdb:///{path}"
+
+
+WIDE: dict[str, Any] = OPTIONS | {
+    "quasi_identifiers": ["x", "y"],
+    "keep": [f"t{j}" for j in range(12)],
+    "block_size": 10_000,
+}
+
+
+def test_the_limit_of_a_plan_suffices_for_many_kept_columns(wide: str, tmp_path: Path) -> None:
+    """DuckDB counts what each kept column reveals, and would need memory for all of them."""
+    options = WIDE | {"spill": str(tmp_path / "spill")}
+    needed = dbanon.plan(wide, **options).memory
+    assert needed < 2 * MIN_DATABASE_BYTES
+    with pytest.raises(MemoryLimit) as refused:
+        dbanon.plan(wide, **options, memory_limit=needed - 2**20)
+    hint = re.search(r"memory_limit=(\d+)", str(refused.value.hint))
+    assert hint is not None
+    report = dbanon.anonymize(wide, **options, memory_limit=int(hint[1]))
+    assert report.rows_out == 60_000
+
+
+def test_the_limit_of_a_plan_suffices_to_sort_the_rows(tmp_path: Path) -> None:
+    """Without batches and parts, DuckDB would fail to sort this many rows of this width."""
+    path = tmp_path / "people.duckdb"
+    columns = ", ".join(
+        f"hash(i * 7 + {j}) % 999983 / 7.0::DOUBLE AS {name}" for j, name in enumerate("xyzuv")
+    )
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(
+            f"CREATE TABLE people AS SELECT {columns}, 'text ' || (i % 10) AS note"
+            " FROM range(650000) AS r(i)"
+        )
+    options = OPTIONS | {"block_size": 50_000, "chunk_rows": 50_000}
+    options |= {"spill": str(tmp_path / "spill")}
+    needed = dbanon.plan(f"duckdb:///{path}", **options).memory
+    report = dbanon.anonymize(f"duckdb:///{path}", **options, memory_limit=needed)
+    assert report.rows_out == 650_000
+
+
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_rows_that_are_sorted_in_parts_are_written_in_order(
+    people: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_copied: bool
+) -> None:
+    options = OPTIONS | {"memory_limit": 2**27, "keep": ["note", "id"], "k": 1000}
+    path = tmp_path / "target.duckdb"
+    if is_copied:
+        options["target"] = f"duckdb:///{path}"
+    else:
+        path = tmp_path / "people.duckdb"
+        shutil.copy(people.removeprefix("duckdb:///"), path)
+    source = people if is_copied else f"duckdb:///{path}"
+    released = []
+    for copies in (3, 1000):
+        monkeypatch.setattr("dbanon.stores.duckdb.session._SORT_COPIES", copies)
+        # The classes are the same, but their random numbers, and so the order, differ.
+        for module in ("sessions.session", "stores.copied_rows"):
+            monkeypatch.setattr(f"dbanon.{module}.random_order", np.arange)
+        inserts: list[str] = []
+        dbanon.anonymize(source, **options, on_sql=inserts.append)
+        inserts = [sql for sql in inserts if "ORDER BY" in sql and '"released_' in sql]
+        assert len(inserts) == 1 if copies == 3 else len(inserts) > 10
+        with duckdb.connect(str(path)) as connection:
+            released.append(connection.execute("SELECT * FROM released").fetchall())
+    assert released[0] == released[1]
+    assert len(released[0]) == 20_000
+
+
+def test_parts_of_an_order_have_each_row_once() -> None:
+    """Also where a class is larger than a part."""
+    rows = [(number, position) for number in range(4) for position in range(50)]
+    borders = [(0, 20), (0, 40), (2, 0), (2, 0), (3, 49)]
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE labels (class INTEGER, position INTEGER)")
+        connection.executemany("INSERT INTO labels VALUES (?, ?)", rows)
+        parts = [
+            connection.execute(
+                f"SELECT class, position FROM labels AS l{part} ORDER BY l.class, l.position"
+            ).fetchall()
+            for part in order_ranges("l", borders)
+        ]
+    assert [len(part) for part in parts] == [20, 20, 60, 0, 99, 1]
+    assert [row for part in parts for row in part] == rows
+    assert order_ranges("l", []) == [""]

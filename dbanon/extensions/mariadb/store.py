@@ -252,6 +252,11 @@ class MariadbStore:
                     )
             yield
 
+    @property
+    def shares_memory(self) -> bool:
+        """False: see ``Store``."""
+        return False
+
     def spill(self, directory: Path | None, memory_bytes: int | None) -> None:
         """Do nothing: the server manages memory and temporary tables."""
 

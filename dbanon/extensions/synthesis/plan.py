@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
+from dbanon.data.memory import records_share
 from dbanon.data.schema import Attribute, Kind
 from dbanon.data.types import JsonMapping, JsonObject
 from dbanon.errors import InvalidParameter, MemoryLimit
@@ -107,7 +108,9 @@ def plan_private(job: PrivateJob, session: Session, release_id: str) -> PrivateP
     )
     n = count_privacy_units(session, relation, job.entity_columns)
     needed_bytes = n * len(columns) * _BYTES_PER_VALUE
-    if job.memory_limit is not None and needed_bytes > job.memory_limit:
+    if job.memory_limit is not None and needed_bytes > records_share(
+        job.memory_limit, session.n_databases
+    ):
         raise MemoryLimit(
             f"{n} {job.unit}s of {len(columns)} columns need about {needed_bytes / 2**20:.0f} MiB,"
             " more than the limit.",

@@ -52,6 +52,7 @@ class FileStore(DuckdbStore):
     """
 
     is_persistent = False
+    shares_memory = True
     # Ends hints such as "Cast it to text in a copy of the file", since files have no views.
     where_to_cast = "in a copy of the file"
 
@@ -77,8 +78,8 @@ class FileStore(DuckdbStore):
                     " such files also works: file:data/, file:data/*.parquet."
                 ),
             )
-        self._connection, self._memory_bytes = connect_in_memory(memory_bytes), memory_bytes
-        super().__init__(self._connection, on_sql)
+        self._connection = connect_in_memory(memory_bytes)
+        super().__init__(self._connection, on_sql, memory_bytes)
         self._reading = reading
         self._types: dict[str, InferredType] = {}
         self._untyped_columns: Mapping[str, UntypedColumn] = {}
@@ -139,7 +140,7 @@ class FileStore(DuckdbStore):
         source_files = list_source_files(self._location, foreign_files)
         kind = find_file_kind(source_files[0].path)
         self._reading.require_options_of(kind)
-        memory_bytes = self._memory_bytes or half_of_memory()
+        memory_bytes = self._spill_bytes or self._memory_bytes or half_of_memory()
         file_rows = FileRows(self._connection, self._name, self._reading, memory_bytes)
         try:
             self._types = file_rows.load(source_files, kind)

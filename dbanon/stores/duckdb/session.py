@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -50,6 +51,18 @@ if TYPE_CHECKING:
 _INCOMING_VIEW = "dbanon_incoming"
 # Up to this many rows, numbers are transferred as NumPy arrays.
 _MAX_NUMPY_ROWS = 10_000
+# To sort rows, DuckDB needs about 15 MiB and the bytes of all rows. These are at most: the class,
+# the position and what the sort adds, and each value besides the bytes of a text.
+_BYTES_PER_ROW, _BYTES_PER_VALUE = 24, 16
+# Rows are sorted at once if the memory limit is this many times their bytes.
+_SORT_COPIES = 3
+# To group rows, DuckDB needs memory for some 130,000 groups, however many there are: these bytes,
+# and these for each column whose least and greatest values it finds, or whose values it counts.
+_GROUPS_BYTES, _COLUMN_BYTES = 40 * 2**20, 16 * 2**20
+# About this many rows are sampled to measure texts.
+_MEASURED_ROWS = 200_000
+# Number of sampled rows for each border between parts of the rows that are sorted.
+_SAMPLED_ROWS = 200
 
 
 class DuckdbSession(FileSession):
@@ -74,8 +87,6 @@ class DuckdbSession(FileSession):
         # The values of settings before the store or this session changed them, by name. The store
         # restores them.
         self.previous_settings: dict[str, str] = {}
-        # The memory limit that the store has set for a job that spills; None if it has set none.
-        self.spill_bytes: int | None = None
 
     # -- source -----------------------------------------------------------------------------------
 
@@ -173,12 +184,12 @@ class DuckdbSession(FileSession):
             yield np.column_stack([to_numpy(c.fill_null(NAN)) for c in batch.columns])
 
     def free_cache(self) -> None:
-        if self.spill_bytes is None:
+        if self.memory_bytes is None or self.connection.stays_open:
             return
         # DuckDB only frees what it has cached when its limit falls. Use another connection, because
         # an error would abort the transaction of this one.
         with self.connection.driver.cursor() as cursor, suppress(duckdb.Error):
-            for limit_bytes in (MIN_DATABASE_BYTES, self.spill_bytes):
+            for limit_bytes in (MIN_DATABASE_BYTES, self.memory_bytes):
                 for statement in duckdb_limit_statements(limit_bytes):
                     cursor.execute(statement)
 
@@ -277,6 +288,59 @@ class DuckdbSession(FileSession):
                 except (pa.ArrowException, OverflowError):
                     raise uncopyable_value_error(attribute.name) from None
             self._append(statements.ROWS, arrays)
+
+    def cut_order(
+        self, source: Relation | None, source_columns: Sequence[str], n_columns: int
+    ) -> Sequence[str]:
+        # DuckDB sorts in memory rows that hardly fit, and then fails to merge them.
+        if self.memory_bytes is None:
+            return ("",)
+        alias, table = ("r", statements.ROWS) if source is None else ("l", statements.LABELS)
+        [(n_rows,)] = self.rows(f"SELECT count(*) FROM {quote(table)}")
+        if source is None:
+            rows = quote(table)
+            texts = [
+                name
+                for (name,) in self.rows(
+                    "SELECT column_name FROM duckdb_columns() WHERE database_name = 'temp'"
+                    " AND table_name = ? AND data_type = 'VARCHAR'",
+                    (table,),
+                )
+            ]
+        else:
+            rows = source.relation_to_read.quoted
+            attributes = map(source.attribute, dict.fromkeys(source_columns))
+            texts = [a.name for a in attributes if a.kind in (Kind.CATEGORY, Kind.OTHER)]
+        row_bytes = _BYTES_PER_ROW + n_columns * _BYTES_PER_VALUE
+        if texts and n_rows:
+            lengths = " + ".join(
+                f"coalesce(strlen(CAST(s.{quote(name)} AS VARCHAR)), 0)" for name in texts
+            )
+            share = min(1.0, _MEASURED_ROWS / n_rows)
+            [(mean,)] = self.rows(
+                f"SELECT avg({lengths}) FROM {rows} AS s"
+                f" TABLESAMPLE SYSTEM ({100 * share:.6f} PERCENT)"
+            )
+            row_bytes += ceil(mean or 0)
+        n_parts = ceil(_SORT_COPIES * n_rows * row_bytes / self.memory_bytes)
+        if n_parts < 2:
+            return ("",)
+        sample = sorted(
+            (int(number), int(position))
+            for number, position in self.rows(
+                f"SELECT class, position FROM {quote(table)}"
+                f" USING SAMPLE {_SAMPLED_ROWS * n_parts} ROWS"
+            )
+        )
+        borders = [sample[len(sample) * part // n_parts] for part in range(1, n_parts)]
+        return statements.order_ranges(alias, borders)
+
+    def batch_columns(self, columns: Sequence[Attribute]) -> list[Sequence[Attribute]]:
+        if self.memory_bytes is None:
+            return [columns]
+        n_at_once = max(1, (self.memory_bytes - _GROUPS_BYTES) // _COLUMN_BYTES)
+        starts = range(0, max(len(columns), 1), n_at_once)
+        return [columns[start : start + n_at_once] for start in starts]
 
     def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
         # Keep rows of files in memory: if the run were killed, spilled rows would remain on disk.

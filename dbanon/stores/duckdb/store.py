@@ -8,7 +8,11 @@ from pathlib import Path
 
 import duckdb
 
-from dbanon.data.memory import duckdb_limit_statements, half_of_memory
+from dbanon.data.memory import (
+    MIN_DATABASE_BYTES,
+    duckdb_limit_statements,
+    half_of_memory,
+)
 from dbanon.errors import InvalidParameter
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.session import Session
@@ -65,9 +69,8 @@ class DuckdbStore(FileDatabase):
         memory_bytes: int | None = None,
     ) -> None:
         self._database, self._on_sql = database, on_sql
-        self._limit_statements = (
-            [] if memory_bytes is None else duckdb_limit_statements(memory_bytes)
-        )
+        self._memory_bytes = memory_bytes
+        # The settings that ``spill`` has chosen, and the memory limit among them.
         self._spill_statements: list[str] = []
         self._spill_bytes: int | None = None
 
@@ -104,7 +107,12 @@ class DuckdbStore(FileDatabase):
             with translate_errors():
                 values = _setting_values(connection, (*_RESOURCE_SETTINGS, *_PINNED_VALUES))
                 if isinstance(self._database, str):
-                    if self._limit_statements or self._spill_statements:
+                    limit_statements = (
+                        []
+                        if self._memory_bytes is None
+                        else duckdb_limit_statements(self._memory_bytes)
+                    )
+                    if limit_statements or self._spill_statements:
                         # Other connections of this process to the file share these settings.
                         previous_values = {name: values[name] for name in _RESOURCE_SETTINGS}
                         # DuckDB displays the limit truncated to one decimal. Append the digit 5,
@@ -112,15 +120,18 @@ class DuckdbStore(FileDatabase):
                         number, _, unit = values["memory_limit"].partition(" ")
                         if "." in number:
                             previous_values["memory_limit"] = f"{number}5 {unit}"
-                    for setting in (*self._limit_statements, *self._spill_statements):
+                    for setting in (*limit_statements, *self._spill_statements):
                         connection.execute(setting)
             previous_values |= _pin_settings(connection, values)
             with translate_errors():
                 connection.execute("BEGIN TRANSACTION")
             session = self._new_session(connection)
             session.connection.stays_open = not isinstance(self._database, str)
-            if not session.connection.stays_open:
-                session.spill_bytes = self._spill_bytes
+            if self.shares_memory:
+                limit_bytes = self._spill_bytes or self._memory_bytes
+                if limit_bytes is not None:
+                    session.memory_bytes = max(limit_bytes, MIN_DATABASE_BYTES)
+                session.n_databases = 1
             # One dictionary for both, so that settings that the session changes are restored, too.
             previous_values = session.previous_settings = {**previous_values}
             try:
@@ -153,19 +164,21 @@ class DuckdbStore(FileDatabase):
 
         Parameters
         ----------
-        directory : the directory; None for DuckDB's default, next to the database file. Then
-            ``memory_bytes`` is ignored.
+        directory : the directory; None for DuckDB's default, next to the database file.
         memory_bytes : the memory limit; None to keep the limit.
         """
-        self._spill_statements, self._spill_bytes = [], None
-        if directory is None:
-            return
-        self._spill_statements.append(
-            f"SET temp_directory = {dialect.literal(str(directory / 'duckdb'))}"
-        )
+        self._spill_statements, self._spill_bytes = [], memory_bytes
+        if directory is not None:
+            self._spill_statements.append(
+                f"SET temp_directory = {dialect.literal(str(directory / 'duckdb'))}"
+            )
         if memory_bytes is not None:
-            self._spill_bytes = memory_bytes
             self._spill_statements += duckdb_limit_statements(memory_bytes)
+
+    @property
+    def shares_memory(self) -> bool:
+        # Other connections belong to callers.
+        return isinstance(self._database, str)
 
     def is_same_database(self, other: object) -> bool:
         """Whether both stores have the same file or the same connection."""

@@ -46,6 +46,7 @@ class StreamStore(DuckdbStore):
     """
 
     is_persistent = False
+    shares_memory = True
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class StreamStore(DuckdbStore):
         progress: ProgressReport | None = None,
     ) -> None:
         self._connection = connect_in_memory(memory_bytes)
-        super().__init__(self._connection, on_sql)
+        super().__init__(self._connection, on_sql, memory_bytes)
         self._origin, self._table = origin, table
         self._copied_columns = tuple(dict.fromkeys(columns))
         self._chunk_rows, self._progress = chunk_rows, progress

@@ -52,6 +52,17 @@ FROM parts AS s JOIN pg_type AS t ON t.oid = s.oid
 WHERE t.typsend = 0::oid OR t.typreceive = 0::oid OR t.typtype = 'd' AND s.inside
 ORDER BY 1, 2 LIMIT 1"""
 
+# Parameters: oid, names of columns. Returns the mean width of each column's values in bytes, by
+# its type or by the statistics; 0 without either.
+COLUMN_WIDTHS = """
+SELECT CASE WHEN a.attlen > 0 THEN a.attlen ELSE coalesce((
+    SELECT max(s.avg_width) FROM pg_stats AS s
+    WHERE s.schemaname = n.nspname AND s.tablename = c.relname AND s.attname = a.attname
+), 0) END FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE a.attrelid = ?::oid AND a.attname = ANY(?::text[]) AND a.attnum > 0
+    AND NOT a.attisdropped"""
+
 # Parameter: oid. Returns the columns that have a single-column unique index.
 UNIQUE_COLUMNS = """
 SELECT a.attname FROM pg_index AS i JOIN pg_attribute AS a

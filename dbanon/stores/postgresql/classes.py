@@ -189,6 +189,11 @@ class PlpyStore:
         """Return the caller's transaction."""
         return self.session(write=False)
 
+    @property
+    def shares_memory(self) -> bool:
+        """False: see ``Store``."""
+        return False
+
     def spill(self, directory: Path | None, memory_bytes: int | None) -> None:
         """Do nothing: the server manages its memory."""
 

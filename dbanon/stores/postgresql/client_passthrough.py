@@ -21,7 +21,7 @@ from dbanon.data.microdata import Microdata, find_records
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DatabaseFailure, MemoryLimit, RecountFailed, UnsupportedType
-from dbanon.partitioning.record_memory import bytes_per_record
+from dbanon.partitioning.record_memory import RecordMemory
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation, shuffled_classes
@@ -32,8 +32,8 @@ from dbanon.stores.postgresql.client_connection import PsycopgConnection
 
 # Number of rows per write.
 _ROWS_PER_WRITE = 32_768
-# Bytes per row for its key and the end offset of its values.
-_OVERHEAD_BYTES = 16
+# Bytes of the length that precedes each value in COPY's binary format.
+_LENGTH_BYTES = 4
 # By SQL type, the numpy types of values in memory and in COPY, for types that can be encoded
 # without the server.
 _COPY_DTYPES = {
@@ -93,20 +93,13 @@ class Passthrough:
         if bool((keys[1:] > keys[:-1]).all()):
             self.keys.clear()
 
-    def require_memory(self, limit_bytes: int | None, n_attributes: int, n_coded: int) -> None:
-        """Check that values and records fit a memory limit; raises MemoryLimit.
-
-        Parameters
-        ----------
-        limit_bytes : the memory limit; None for no limit.
-        n_attributes, n_coded : number of columns of the records, and how many of them are not
-            numbers.
-        """
-        overhead_bytes = self.n_rows * (_OVERHEAD_BYTES + bytes_per_record(n_attributes, n_coded))
-        if limit_bytes is not None and len(self.values) + overhead_bytes > limit_bytes:
+    def require_memory(self, memory: RecordMemory) -> None:
+        """Check that values and records fit a memory limit; raises MemoryLimit."""
+        needed = memory.needed_limit(self.n_rows, retained_bytes=len(self.values))
+        if memory.limit is not None and needed > memory.limit:
             raise MemoryLimit.exceeded(
                 "With kept columns in the client's memory the job needs",
-                limit_bytes,
+                memory.limit,
                 detail=f"{self.n_rows} records were read so far, with {len(self.values)} bytes of"
                 " kept columns.",
                 hint="Raise the limit (`memory_limit`), or leave out `kept_columns`, so that they"
@@ -172,13 +165,19 @@ class PostgresqlPassthrough(ColumnPassthrough):
                 hint="Leave out `kept_columns`, so that its values stay in the database.",
             )
 
+    def estimate_value_bytes(self, source: Relation, columns: Sequence[Attribute]) -> int:
+        widths = self._connection.rows(
+            catalog.COLUMN_WIDTHS, (self._oid_of(source.name), [column.name for column in columns])
+        )
+        return len(columns) * _LENGTH_BYTES + sum(int(width) for (width,) in widths)
+
     def read_chunks(
         self,
         source: Relation,
         attributes: Sequence[Attribute],
         passthrough: Sequence[Attribute],
         chunk_rows: int,
-        memory_limit: int | None,
+        memory: RecordMemory | None,
     ) -> Iterator[Chunk]:
         locator = source.required_locator
         dialect = self._connection.dialect
@@ -195,8 +194,8 @@ class PostgresqlPassthrough(ColumnPassthrough):
                 buffer, locator.types, attributes, len(passthrough)
             )
             retained_rows.add(chunk.keys, retained_values, ends)
-            n_coded = sum(attribute.kind.is_coded for attribute in attributes)
-            retained_rows.require_memory(memory_limit, len(attributes), n_coded)
+            if memory is not None:
+                retained_rows.require_memory(memory)
             yield chunk
         retained_rows.drop_ascending_keys()
         self._use_stored_encoding(enabled=False)

@@ -413,6 +413,11 @@ class PostgresqlStore:
                 unwatch(_driver_connection(connection))
                 connection.invalidate()
 
+    @property
+    def shares_memory(self) -> bool:
+        """False: see ``Store``."""
+        return False
+
     def spill(self, directory: Path | None, memory_bytes: int | None) -> None:
         """Do nothing: the server manages its own memory."""
 

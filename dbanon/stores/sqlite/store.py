@@ -144,6 +144,11 @@ class SqliteStore(FileDatabase):
                 driver.isolation_level = isolation_level
         return False
 
+    @property
+    def shares_memory(self) -> bool:
+        """False: see ``Store``."""
+        return False
+
     def spill(self, directory: Path | None, memory_bytes: int | None) -> None:
         """Do nothing: SQLite already keeps temporary tables on disk and uses little memory."""
 
