@@ -74,9 +74,7 @@ def test_other_keys_are_orders(spark, tmp_path, key):
     assert hex_floats(spark_rows) == hex_floats(local)
 
 
-def test_rows_are_not_counted_if_a_sample_shows_that_blocks_are_large(
-    spark, tmp_path, monkeypatch
-):
+def test_rows_are_not_counted_if_a_sample_shows_that_blocks_are_large(spark, tmp_path, monkeypatch):
     counted = []
 
     class CountingLeaves(stages.CountLeaves):

@@ -69,8 +69,8 @@ ROWS_SENT_PER_TASK = 256
 
 # A sample shows that a leaf is large enough if a smaller leaf would have so many sampled records
 # with a probability of at most exp(-_CERTAINTY). The margin is wide, since the same sample has
-# decided where leaves are cut. A leaf that is too small all the same costs loss: what is released
-# is counted in any case.
+# decided where leaves are cut. A leaf that is too small costs loss, not privacy: every release is
+# counted again.
 _CERTAINTY = 50.0
 
 # The name of the stage that merges classes until they satisfy privacy models.
