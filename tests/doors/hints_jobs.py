@@ -522,8 +522,8 @@ FRAMES = (
     ),
     Steps(
         "Name fewer quasi-identifiers, or give hierarchies",
-        levels(10),
-        [levels(3), levels(10, hierarchies={f"c{i}": {"intervals": [20]} for i in range(10)})],
+        levels(9),
+        [levels(3), levels(9, hierarchies={f"c{i}": {"intervals": [20]} for i in range(9)})],
     ),
     Steps(
         "Classes with the same released values form one class",
