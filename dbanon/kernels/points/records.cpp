@@ -83,7 +83,7 @@ std::int32_t TreeRecords::batch_size() const {
 void TreeRecords::count(std::int64_t work, std::int32_t n_searches) {
     n_visits_ += work / block_cost(tree_.attributes());
     n_searches_ += n_searches;
-    if (n_searches_ < kSearchesToDecide) return;
+    if (n_searches_ < (uses_batches_ ? kSearchesToDecideInBatch : kSearchesToDecide)) return;
     const std::int64_t min_visits = uses_batches_ ? kMinVisitsInBatch : kMinVisitsAlone;
     uses_batches_ = n_visits_ >= n_searches_ * (min_visits + tree_.size() / kRecordsPerVisit);
     n_visits_ = 0;

@@ -90,9 +90,10 @@ class TreeRecords final : public Records {
     // Decides by the nodes and leaves that a search visits whether batches pay.
     void count(std::int64_t work, std::int32_t n_searches);
 
+    static constexpr std::int64_t kSearchesToDecide = 256;
     // Enough to have searches of both kinds: a batch has all of one kind together, and in clustered data farthest
     // ones visit ten times as many nodes.
-    static constexpr std::int64_t kSearchesToDecide = 1024;
+    static constexpr std::int64_t kSearchesToDecideInBatch = 1024;
     // Measured; a node of a batch stands for its leaves, too. In a larger tree, searches of as many visits have
     // fewer of them in common.
     static constexpr std::int64_t kMinVisitsAlone = 180, kMinVisitsInBatch = 130, kRecordsPerVisit = 2500;
