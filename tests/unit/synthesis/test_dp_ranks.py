@@ -329,7 +329,8 @@ def test_a_person_of_many_rows_is_one_row():
     assert synthetic.n_rows == 600
     assert "for one person" in synthetic.guarantee
     assert str(len(frame)) not in f"{synthetic.guarantee} {synthetic.method_notes}"
-    np.testing.assert_allclose(np.sort(synthetic.columns["age"]), np.arange(600) / 600.0, atol=0.08)
+    # Of 1,500 draws the largest difference was .086, one in a hundred above .073.
+    np.testing.assert_allclose(np.sort(synthetic.columns["age"]), np.arange(600) / 600.0, atol=0.14)
     with pytest.raises(errors.UnsupportedType, match="identifies persons"):
         synthesize(frame.astype({"person": "Int64"}), bounds={"age": (0, 1)}, entity="person")
     with pytest.raises(errors.ColumnNotFound):
