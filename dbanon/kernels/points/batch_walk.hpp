@@ -198,13 +198,17 @@ class BatchWalk {
         for (int leaf = 0; leaf < kFanOut; ++leaf) __builtin_prefetch(ids + leaf * kBlock);
     }
 
-    [[gnu::target("avx512vnni")]] __m512i products(const std::int32_t* four, int block) const {
-        __m512i sum = _mm512_loadu_si512(codes[block]);
+    // The sums of N searches, given by their words, for the records of a block.
+    template <int N>
+    [[gnu::target("avx512vnni")]] void products(const std::int32_t* const (&at)[N], int block,
+                                                __m512i (&sum)[N]) const {
+        for (int n = 0; n < N; ++n) sum[n] = _mm512_loadu_si512(codes[block]);
         for (int i = 0; i < groups(); ++i) {
-            sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi32(four[i]),
-                                      _mm512_loadu_si512(codes[block] + (1 + i) * kBlock * 4));
+            const __m512i four = _mm512_loadu_si512(codes[block] + (1 + i) * kBlock * 4);
+            for (int n = 0; n < N; ++n) {
+                sum[n] = _mm512_dpbusd_epi32(sum[n], _mm512_set1_epi32(at[n][kCodesAt + i]), four);
+            }
         }
-        return sum;
     }
 
     [[gnu::target("avx512vnni")]] void scan(const std::int32_t* query, const std::int32_t* end) {
@@ -222,13 +226,7 @@ class BatchWalk {
         }
         for (int block = 0; block < n_blocks; ++block) {
             __m512i sum[N];
-            for (int n = 0; n < N; ++n) sum[n] = _mm512_loadu_si512(codes[block]);
-            for (int i = 0; i < groups(); ++i) {
-                const __m512i four = _mm512_loadu_si512(codes[block] + (1 + i) * kBlock * 4);
-                for (int n = 0; n < N; ++n) {
-                    sum[n] = _mm512_dpbusd_epi32(sum[n], _mm512_set1_epi32(at[n][kCodesAt + i]), four);
-                }
-            }
+            products(at, block, sum);
             for (int n = 0; n < N; ++n) {
                 best[n] = kIsNear ? _mm512_mask_max_epi32(best[n], used[block], best[n], sum[n])
                                   : _mm512_mask_min_epi32(best[n], used[block], best[n], sum[n]);
@@ -256,9 +254,10 @@ class BatchWalk {
                     continue;
                 }
             }
-            const __m512i sum = products(at + kCodesAt, block);
-            unsigned lanes = kIsNear ? _mm512_mask_cmpgt_epi32_mask(used[block], sum, limit)
-                                     : _mm512_mask_cmple_epi32_mask(used[block], sum, limit);
+            __m512i sum[1];
+            products({at}, block, sum);
+            unsigned lanes = kIsNear ? _mm512_mask_cmpgt_epi32_mask(used[block], sum[0], limit)
+                                     : _mm512_mask_cmple_epi32_mask(used[block], sum[0], limit);
             const std::int32_t* ids = blocks.ids + std::int64_t{number[block]} * kBlock;
             for (; lanes != 0; lanes &= lanes - 1) {
                 if (n_checks == kMaxChecks) check_all();
