@@ -99,6 +99,7 @@ def plan_anonymization(
 
 def _apply_rules(job: Job, store: Store) -> Job:
     """Apply the rules of the job's table, if the job uses rules."""
+    # Checked before the import, which few jobs need.
     if job.declared != RULES_NOT_READ:
         return job
     from dbanon.run.rules import apply_table_rules

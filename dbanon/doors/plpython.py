@@ -350,6 +350,7 @@ def _release(plpy: PlPython, job: Job, store: PlpyStore, progress: _Progress) ->
     start_seconds = time.perf_counter()
     job = replace(job, table=str(store.source_name))
     with store.session(write=True) as session:
+        # Checked before the import, which few calls need.
         if job.declared == RULES_NOT_READ:
             job = _apply_rules(plpy, session, job)
         # The summary is a table of one row, next to the output, that describes the release.

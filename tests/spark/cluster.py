@@ -22,9 +22,12 @@ HOST = "127.0.0.1"
 _STARTED = 90.0
 # Java processes live for seconds here, so optimizations for long runs cost more than they gain. For
 # the same reason classes of Spark and Java are not verified again in each. Spark generates so much
-# code that 48 MB, the default here, have a thread look for unused code all the time.
+# code that 48 MB, the default here, have a thread look for unused code all the time. The pause
+# differs from the one that dbanon chooses, which a test relies on.
+PAUSE = "-XX:MaxGCPauseMillis=900"
 JAVA = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+    f"{PAUSE}"
+    " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
 # Settings for small runs, for drivers and the processes that they start.

@@ -34,7 +34,7 @@ from dbanon.extensions.spark.session import (
 )
 from dbanon.spark import anonymize
 from dbanon.stores.scratch import clear_abandoned_directories
-from tests.spark.cluster import SMALL, Cluster, free_port
+from tests.spark.cluster import PAUSE, SMALL, Cluster, free_port
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -138,6 +138,17 @@ def test_packets_fit_into_regions_of_the_heap(spark: SparkSession) -> None:
     region_bytes = int(options[0].removeprefix("-XX:G1HeapRegionSize=")[:-1]) << 20
     assert region_bytes // 2 > MAX_PACKET_BYTES
     assert own_settings._JAVA_OPTIONS not in os.environ.get("SPARK_SUBMIT_OPTS", "")
+
+
+def test_java_options_of_callers_override_those_of_dbanon(spark: SparkSession) -> None:
+    java: Any = spark.sparkContext._jvm
+    name, _, value = PAUSE.removeprefix("-XX:").partition("=")
+    assert name in own_settings._JAVA_OPTIONS
+    assert PAUSE not in own_settings._JAVA_OPTIONS.split()
+    bean = java.java.lang.management.ManagementFactory.getPlatformMXBean(
+        java.java.lang.Class.forName("com.sun.management.HotSpotDiagnosticMXBean")
+    )
+    assert bean.getVMOption(name).getValue() == value
 
 
 def test_a_cluster_that_keeps_records_private(on_cluster: SparkSession, cluster: Cluster) -> None:

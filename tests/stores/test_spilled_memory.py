@@ -251,24 +251,21 @@ def test_duckdb_counts_against_the_limit_of_a_run_that_does_not_spill(
     sqlite = f"sqlite:///{tmp_path / 'people.db'}"
     options = OPTIONS | {"keep": [], "quasi_identifiers": ["x", "y"]}
     dbanon.anonymize(people, **options, target=sqlite)
-    options["table"] = "released"
-    for url, options_of_target in (
-        (sqlite, {"output": "again"}),
-        (sqlite, {"output": "again", "target": target}),
+    options |= {"table": "released", "output": "again"}
+    records_bytes = 20_000 * bytes_per_record(2)
+    for options_of_target, expected in (
+        ({}, records_bytes),
+        ({"target": target}, 2 * records_bytes),
     ):
-        limits: list[int] = []
         call: dict[str, Any] = options | options_of_target
-        needed = dbanon.plan(url, **call).memory
-        expected = 20_000 * bytes_per_record(2)
-        assert needed == (2 * expected if "target" in call else expected)
+        needed = dbanon.plan(sqlite, **call).memory
+        assert needed == expected
         for function in (dbanon.plan, dbanon.anonymize):
             with pytest.raises(MemoryLimit) as refused:
-                function(url, **call, memory_limit=needed - 1)
-            assert ("half of the limit is for databases" in str(refused.value)) == (
-                "target" in call
-            )
-        assert dbanon.anonymize(url, **call, memory_limit=needed).rows_out == 20_000
-        assert not limits
+                function(sqlite, **call, memory_limit=needed - 1)
+            is_shared = "half of the limit is for databases" in str(refused.value)
+            assert is_shared == bool(options_of_target)
+        assert dbanon.anonymize(sqlite, **call, memory_limit=needed).rows_out == 20_000
 
 
 @pytest.fixture(scope="module")
